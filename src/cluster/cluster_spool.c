@@ -533,6 +533,16 @@ static void measure(const struct spool *sp, struct spool_node_measures *ret)
     ret->missed = loader_missed(s->loader);
 }
 
+static void tell_behind(struct spool *sp, uint64_t messages)
+{
+    engine_member_tell_behind(cluster_of(sp), messages);
+}
+
+static uint64_t others_behind(const struct spool *sp)
+{
+    return engine_member_others_behind(((const struct cluster_spool *)sp)->member);
+}
+
 static int ask(struct spool *sp, int no, uint32_t token, struct slice question)
 {
     return asks_ask(cluster_of(sp)->asks, sp, no, token, question);
@@ -563,6 +573,8 @@ static const struct spool_others_part others = {.places_of = places_of,
                                                 .node_is_up = node_is_up,
                                                 .gains = gains,
                                                 .measure = measure,
+                                                .tell_behind = tell_behind,
+                                                .others_behind = others_behind,
                                                 .ask = ask,
                                                 .ask_end = ask_end,
                                                 .next_told = next_told,

@@ -22,6 +22,8 @@
 #define SECOND_LOOK_US (3 * US_PER_S)
 /* Mail of other nodes that is looked at is read anew after at most twice this time. */
 #define FOREIGN_US (1 * US_PER_S)
+/* Who was given mail within this time may have too much of it. */
+#define GIVEN_US (10 * US_PER_S)
 /* Ids are reserved for so long ahead: longer than clients wait for a database that stands still. A
  * life after a crash begins that far ahead of the clock, and then reserves as many as a second of
  * load may take, so that lives that crash one after the other do not run further ahead. */
@@ -39,6 +41,7 @@ struct engine_member {
     struct partition_set leaving;          /* since the queue asked last */
     struct partition_set second_look;
     int64_t second_look_at, look_at, forget_at; /* us, as member_link_now; 0: never */
+    int64_t given_at[MEMBERSHIP_NODES_MAX];     /* mail, to others; 0: never */
     bool is_over;                               /* given up, and the desk is not clear yet */
     bool is_ending;                             /* what was begun before has not ended */
     bool is_registered;                         /* and the committer does not know yet */
@@ -483,6 +486,7 @@ void engine_member_tell(struct engine_member *m, const struct partition_set *tol
 
             if (owner != MEMBERSHIP_NOBODY && owner != self) {
                 member_link_notify(m->link, owner);
+                m->given_at[owner] = member_link_now().us;
                 has_told = true;
             }
         }
@@ -524,6 +528,29 @@ unsigned engine_member_nodes_up(const struct engine_member *m)
 uint64_t engine_member_given_up(const struct engine_member *m)
 {
     return m->given_up;
+}
+
+void engine_member_tell_behind(struct cluster_spool *s, uint64_t messages)
+{
+    char json[96];
+
+    (void)snprintf(json, sizeof json, "{\"behind\": %" PRIu64 "}", messages); /* fits */
+    member_link_status(s->member->link, json);
+}
+
+uint64_t engine_member_others_behind(const struct engine_member *m)
+{
+    int64_t now = member_link_now().us;
+    uint64_t most = 0;
+
+    for (int no = 0; no < MEMBERSHIP_NODES_MAX; no++) {
+        uint64_t behind = member_link_behind(m->link, no);
+
+        if (m->given_at[no] != 0 && now - m->given_at[no] < GIVEN_US && behind > most) {
+            most = behind;
+        }
+    }
+    return most;
 }
 
 void engine_member_notify_ask(struct engine_member *m, int node)

@@ -69,6 +69,11 @@ const char *engine_member_node_name(const struct engine_member *m, int node);
 bool engine_member_node_is_up(const struct engine_member *m, int node);
 /* How often its lease was taken away. */
 uint64_t engine_member_given_up(const struct engine_member *m);
+/* This node has so much new mail that is not in memory yet: others are told with the next
+ * renewal. */
+void engine_member_tell_behind(struct cluster_spool *s, uint64_t messages);
+/* The most that one has of those to which this node has given mail of late. */
+uint64_t engine_member_others_behind(const struct engine_member *m);
 /* There is something in the table ask for that node. */
 void engine_member_notify_ask(struct engine_member *m, int node);
 

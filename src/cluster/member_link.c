@@ -94,7 +94,11 @@
     "epoch = epoch + 1, wanted = NULL FROM l WHERE lease.p = l.p"
 
 /* In order, as the first that is wrong is named. */
-#define SQL_NODES "SELECT no::bigint, incarnation, beat, state::bigint, name FROM node ORDER BY no"
+/* What stands in status may be anything. */
+#define SQL_NODES                                                                                  \
+    "SELECT no::bigint, incarnation, beat, state::bigint, name, CASE WHEN "                        \
+    "jsonb_typeof(status->'behind') = 'number' THEN least(greatest((status->>'behind')::numeric, " \
+    "0), 1e15)::bigint ELSE 0 END FROM node ORDER BY no"
 #define SQL_LEASES                                                                                 \
     "SELECT p::bigint, epoch, coalesce(node, -1)::bigint, coalesce(wanted, -1)::bigint FROM "      \
     "lease ORDER BY p"
@@ -164,6 +168,7 @@ struct member_link {
     struct membership_view view;
     struct membership_node nodes[MEMBERSHIP_NODES_MAX];
     char names[MEMBERSHIP_NODES_MAX][MEMBERSHIP_NAME_MAX + 1];
+    uint64_t behind_read[MEMBERSHIP_NODES_MAX], behind[MEMBERSHIP_NODES_MAX]; /* by number */
     struct membership_lease leases[PARTITIONS];
     char texts[4][256]; /* of the view */
     struct member_renewal read, renewal;
@@ -635,13 +640,19 @@ static bool read_nodes(struct member_link *ml, const PGresult *r)
     if (PQntuples(r) > MEMBERSHIP_NODES_MAX) {
         return false;
     }
+    memset(ml->behind_read, 0, sizeof ml->behind_read);
     for (int i = 0; i < PQntuples(r); i++) {
         struct membership_node *n = &ml->nodes[i];
         int64_t *const numbers[] = {&n->no, &n->incarnation, &n->beat, &n->state};
+        int64_t behind;
 
         if (!numbers_at(r, i, numbers, 4) ||
-            !text_at(r, i, 4, ml->names[i], sizeof ml->names[i], &n->name)) {
+            !text_at(r, i, 4, ml->names[i], sizeof ml->names[i], &n->name) ||
+            !number_at(r, i, 5, &behind)) {
             return false;
+        }
+        if (n->no >= 0 && n->no < MEMBERSHIP_NODES_MAX && behind > 0) {
+            ml->behind_read[n->no] = (uint64_t)behind;
         }
     }
     ml->view.nodes = ml->nodes;
@@ -823,6 +834,7 @@ static void request_ends(struct member_link *ml)
             ml->read.format = ml->view.format;
         }
         ml->renewal = ml->read;
+        memcpy(ml->behind, ml->behind_read, sizeof ml->behind);
         tell_others(ml);
     }
     membership_answered(ml->membership, member_link_now(), &ml->answer);
@@ -1066,6 +1078,12 @@ void member_link_status(struct member_link *ml, const char *json)
 {
     buf_clear(&ml->status);
     CHECK(buf_add(&ml->status, slice_string(json)));
+}
+
+uint64_t member_link_behind(const struct member_link *ml, int no)
+{
+    CHECK(no >= 0 && no < MEMBERSHIP_NODES_MAX);
+    return ml->behind[no];
 }
 
 void member_link_notify(struct member_link *ml, int no)

@@ -72,6 +72,9 @@ const struct member_renewal *member_link_renewal(const struct member_link *ml);
 /* A JSON object that others see with our row; copied. Sent with each renewal. */
 void member_link_status(struct member_link *ml, const char *json);
 
+/* What node `no` has said there under "behind", as of the last renewal: messages; 0: nothing. */
+uint64_t member_link_behind(const struct member_link *ml, int no);
+
 /* There are rows in arrival for node `no`, committed; or in ask; intervention has changed. */
 void member_link_notify(struct member_link *ml, int no);
 void member_link_notify_ask(struct member_link *ml, int no);

@@ -459,7 +459,10 @@ void queue_flow_update(struct queue *q)
     }
     if (spool_totals(q->spool, &totals) == 0) {
         uint64_t claimed = HASH_COUNT(q->active.msgs);
-        flow.behind = totals.incoming > claimed + QUEUE_BEHIND;
+        uint64_t behind = totals.incoming > claimed ? totals.incoming - claimed : 0;
+
+        spool_tell_behind(q->spool, behind);
+        flow.behind = behind > QUEUE_BEHIND || spool_others_behind(q->spool) > QUEUE_BEHIND;
     }
     if (flow.storage_ok != q->clients.flow.storage_ok ||
         flow.space_ok != q->clients.flow.space_ok || flow.behind != q->clients.flow.behind) {

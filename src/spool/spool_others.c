@@ -64,6 +64,18 @@ uint64_t spool_gains(const struct spool *sp)
     return spool_has_others(sp) ? sp->engine->others->gains(sp) : 0;
 }
 
+void spool_tell_behind(struct spool *sp, uint64_t messages)
+{
+    if (spool_has_others(sp)) {
+        sp->engine->others->tell_behind(sp, messages);
+    }
+}
+
+uint64_t spool_others_behind(const struct spool *sp)
+{
+    return spool_has_others(sp) ? sp->engine->others->others_behind(sp) : 0;
+}
+
 void spool_measure_node(const struct spool *sp, struct spool_node_measures *ret)
 {
     *ret = (struct spool_node_measures){0};

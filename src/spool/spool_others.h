@@ -67,6 +67,10 @@ bool spool_node_is_up(const struct spool *sp, int node);
 
 /* How often partitions have come to this node. */
 uint64_t spool_gains(const struct spool *sp);
+/* Of the new mail of this node so many messages have no place in memory yet: others may ask. */
+void spool_tell_behind(struct spool *sp, uint64_t messages);
+/* The most that one has of the nodes to which this one has given mail in the last 10 s. */
+uint64_t spool_others_behind(const struct spool *sp);
 
 /* For the metrics. */
 struct spool_node_measures {
@@ -111,6 +115,8 @@ struct spool_others_part {
     bool (*node_is_up)(const struct spool *sp, int node);
     uint64_t (*gains)(const struct spool *sp);
     void (*measure)(const struct spool *sp, struct spool_node_measures *ret);
+    void (*tell_behind)(struct spool *sp, uint64_t messages);
+    uint64_t (*others_behind)(const struct spool *sp);
     int (*ask)(struct spool *sp, int node, uint32_t token, struct slice question);
     void (*ask_end)(struct spool *sp, uint32_t token);
     bool (*next_told)(struct spool *sp, struct spool_told *ret);

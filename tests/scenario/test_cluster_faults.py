@@ -14,7 +14,21 @@ import sluice
 DESTINATIONS = 12
 # No destination has more deliveries under way than this (default_destination_concurrency_limit).
 WINDOW = 20
+# At so much new mail that has no place in memory clients are slowed (QUEUE_BEHIND).
+BEHIND = 200
 STOPPER = os.path.join(sluice.BUILD, "tests", "stop_at_dot")
+
+
+def partition(destination):
+    """As partition.h says."""
+    number = 0xcbf29ce484222325
+    for byte in destination.encode():
+        number = (number ^ byte) * 0x100000001b3 % (1 << 64)
+    return number % 256
+
+
+def behind(node):
+    return node.ask("GET", "/v1/status")[1]["behind"]
 
 
 @postgres.needed()
@@ -84,6 +98,40 @@ class Nodes(sluice.TestCase):
             return int(self.cluster.server().ask("SELECT sum(n_tup_ins) FROM pg_stat_user_tables WHERE relname LIKE '%s'" % tables))
         self.eventually(lambda: inserted("fresh_%") + inserted("message") >= len(senders.accepted))
         self.assertEqual(inserted("message"), 0)
+
+    def test_who_gives_mail_to_a_node_that_is_behind_slows_its_clients(self):
+        """What bert has no place for in memory waits in the database. Anna, who gives it to bert, knows, and her own goes on."""
+        gate, slow = threading.Event(), set()
+        self.addCleanup(gate.set)
+
+        def end(line):
+            if self.counting.here.address in slow:
+                gate.wait(sluice.PATIENCE)
+            return "250 2.0.0 Ok"
+        self.make("anna", "bert", end=end, in_flow_delay="0", qmgr_message_active_limit="10", qmgr_destination_share="0")
+        anna, bert = self.cluster.nodes["anna"], self.cluster.nodes["bert"]
+        self.divided(2, evenly=True)
+        no = self.cluster.server().ask("SELECT no FROM sluice.node WHERE name = 'bert'")
+        of_bert = set(self.cluster.server().ask("SELECT p FROM sluice.lease WHERE node = " + no).split())
+        theirs, own = [], []
+        for i, domain in enumerate(self.counting.domains(DESTINATIONS), 1):
+            is_theirs = str(partition("smtp/[127.0.0.%d]:%d" % (i, self.counting.port))) in of_bert
+            (theirs if is_theirs else own).append(domain)
+            slow.update(["127.0.0.%d" % i] if is_theirs else [])
+        self.assertTrue(theirs and own)
+        self.assertFalse(behind(anna))
+        for i in range(BEHIND + 50):
+            anna.send("a@example.org", ["r@" + theirs[i % len(theirs)]], "Subject: %d\r\n\r\nx\r\n" % i)
+        self.eventually(lambda: behind(bert) and behind(anna))
+        self.assertLessEqual(bert.ask("GET", "/v1/status")[1]["active_messages"], 10)
+        anna.send("a@example.org", ["r@" + own[0]], "Subject: own\r\n\r\nx\r\n")
+        self.eventually(lambda: self.counting.copies["own"] == 1)
+        self.assertTrue(behind(bert))
+        gate.set()
+        self.eventually(lambda: len(self.counting.copies) == BEHIND + 51)
+        self.nothing_is_left()
+        self.eventually(lambda: not behind(bert) and not behind(anna))
+        self.assertEqual(self.copies(), 0)
 
     def test_limits_of_a_transport_may_be_those_of_all_nodes(self):
         go, lock, going = threading.Event(), threading.Lock(), [0, 0]  # now, at most

@@ -335,6 +335,16 @@ static void ids_are_reserved_with_renewals(void **state)
     member_link_reserve(members[0].link, 123456);
     UNTIL(member_link_renewal(members[0].link)->id_reserved == 123456);
     assert_int_equal(ask_number("SELECT status->>'behind' FROM node"), 7);
+    UNTIL(member_link_behind(members[0].link, 0) == 7);
+    for (size_t i = 0; i < 4; i++) { /* another program may write anything there */
+        static const char *const statuses[] = {"{\"behind\": \"many\"}", "{\"behind\": -1}", "[1]",
+                                               "{\"behind\": [9]}"};
+
+        member_link_status(members[0].link, statuses[i]);
+        UNTIL(member_link_behind(members[0].link, 0) == 0);
+        member_link_status(members[0].link, "{\"behind\": 1e300}");
+        UNTIL(member_link_behind(members[0].link, 0) == UINT64_C(1000000000000000));
+    }
     end(0);
     begin(0);
     UNTIL(owned(0) == PARTITIONS);
