@@ -95,6 +95,11 @@ static void print_seqs(const struct arrivals *a, size_t from, struct buf *out)
     (void)buf_add_byte(out, '}');
 }
 
+void arrivals_print_read(const struct arrivals *a, struct buf *out)
+{
+    print_seqs(a, 0, out);
+}
+
 static struct link_param text_param(struct buf *text)
 {
     return (struct link_param){.bytes = buf_cstr(text), .len = buf_len(text)};

@@ -73,6 +73,10 @@ struct committer_batch *arrivals_ask(struct arrivals *a, int no, int64_t now);
 /* Its answer. Each arrival is told; true: to be handed on. */
 void arrivals_answer(struct arrivals *a, const PGresult *r,
                      bool (*arrived)(void *arg, const struct arrived_mail *arrival), void *arg);
+/* The numbers of rows that were read and are there still, as far as is known: as an array of
+ * PostgreSQL's. The caller ends *out. */
+void arrivals_print_read(const struct arrivals *a, struct buf *out);
+
 /* It has ended; true: there may be more. */
 bool arrivals_ended(struct arrivals *a, unsigned rows);
 

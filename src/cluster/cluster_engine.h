@@ -17,6 +17,7 @@
 #include "housekeeper.h"
 #include "loader.h"
 #include "fresh_mover.h"
+#include "recount.h"
 #include "shared_texts.h"
 #include "spool_engine.h"
 
@@ -34,6 +35,7 @@ struct cluster_spool {
     struct loader *loader;           /* owned */
     struct fresh_mover mover;
     struct handover handover;
+    struct recount recount;
     struct engine_search *search; /* owned */
     struct asks *asks;            /* owned */
     struct shared_texts *shared;  /* owned */

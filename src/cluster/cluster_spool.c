@@ -95,6 +95,7 @@ static bool end_commit(struct spool *sp, int *ret_rc)
     }
     desk_undo_all(&s->desk); /* none is left when the younger ones are told */
     arrivals_undone(&s->arrivals);
+    recount_doubt(&s->recount);
     engine_member_failed(s, *ret_rc);
     return true;
 }
@@ -531,6 +532,9 @@ static void measure(const struct spool *sp, struct spool_node_measures *ret)
     ret->nodes_up = engine_member_nodes_up(s->member);
     ret->given_up = engine_member_given_up(s->member);
     ret->missed = loader_missed(s->loader);
+    ret->drift = s->recount.drift;
+    ret->fresh_bytes = housekeeper_measures(s->housekeeper)->fresh_bytes;
+    ret->oldest_snapshot_us = housekeeper_measures(s->housekeeper)->oldest_snapshot_us;
 }
 
 static void tell_behind(struct spool *sp, uint64_t messages)
@@ -710,6 +714,30 @@ static void on_fresh(void *arg, unsigned now)
     s->desk.fresh_now = now;
 }
 
+static struct committer_batch *ask_recount(void *arg)
+{
+    struct cluster_spool *s = arg;
+    int no = s->member == NULL ? SPOOL_NOBODY : engine_member_number(s->member);
+
+    if (loader_is_counting(s->loader)) {
+        return NULL; /* what was gained is not on the desk yet */
+    }
+    return recount_ask(&s->recount, no, member_link_now().us);
+}
+
+static void on_recounted(void *arg, const PGresult *r)
+{
+    struct cluster_spool *s = arg;
+    uint64_t drift = recount_answer(&s->recount, r);
+
+    if (drift > 0) {
+        engine_member_tell_drift(s->member, drift);
+    }
+}
+
+static const struct housekeeper_owner housekeeper_owner = {
+    .fresh = on_fresh, .recount = ask_recount, .counted = on_recounted};
+
 static void notify_ask(void *arg, int node)
 {
     struct cluster_spool *s = arg;
@@ -736,6 +764,7 @@ static int open_cluster(const char *where, enum spool_open_mode mode,
     desk_init(&s->desk, &s->base, &s->finder);
     arrivals_init(&s->arrivals);
     handover_init(&s->handover, &s->finder);
+    recount_init(&s->recount, &s->desk, &s->arrivals);
     if (!cluster_url_parse(&s->url, where, CLUSTER_URL_QUEUE, ret_error)) {
         goto out;
     }
@@ -751,7 +780,7 @@ static int open_cluster(const char *where, enum spool_open_mode mode,
     s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     CHECK(s->epoll_fd >= 0);
     s->url.target.timeline = &s->timeline;
-    s->housekeeper = housekeeper_new(s->epoll_fd, &s->url.target, on_fresh, s);
+    s->housekeeper = housekeeper_new(s->epoll_fd, &s->url.target, &housekeeper_owner, s);
     s->loader =
         loader_new(s->epoll_fd, &s->url.target, &s->desk, &s->finder, &s->arrivals, &s->handover);
     fresh_mover_init(&s->mover, &s->desk, s->loader, member_link_now().us);

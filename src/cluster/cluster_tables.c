@@ -237,10 +237,10 @@ static const char others_sql[] =
     "FROM pg_replication_slots WHERE NOT active "
     "UNION ALL SELECT 'prepared transaction ' || gid || ' is left open' FROM pg_prepared_xacts";
 
-static int check_others(PGconn *conn, const struct cluster_url *u, struct buf *out,
+static int check_advice(PGconn *conn, const struct cluster_url *u, const char *sql, struct buf *out,
                         struct buf *ret_error)
 {
-    PGresult *r = cluster_tables_ask(conn, u, others_sql, ret_error);
+    PGresult *r = cluster_tables_ask(conn, u, sql, ret_error);
 
     for (int i = 0; r != NULL && i < PQntuples(r); i++) {
         (void)buf_addf(out, "advice: %s\n", PQgetvalue(r, i, 0)); /* sticky */
@@ -285,6 +285,15 @@ static int check_format(PGconn *conn, const struct cluster_url *u, struct buf *o
     }
     return err;
 }
+
+/* Counts are nodes' own: each holds them against the tables, puts them right, and says how wrong
+ * they were. */
+static const char drift_sql[] =
+    "SELECT 'node ' || name || ' has counted what waits wrong, by ' || (status->>'drift') || ' "
+    "messages since it was started, and has put that right: please report it' FROM node WHERE "
+    "state "
+    "IN (0, 1, 2) AND jsonb_typeof(status->'drift') = 'number' AND (status->>'drift')::numeric > 0 "
+    "ORDER BY name";
 
 /* Rows that nothing names. What is about to be named is younger than an hour: ids are times. */
 #define OLD "(extract(epoch FROM now()) * 1000000 - 3600000000)::bigint"
@@ -379,7 +388,8 @@ int cluster_tables_check(const char *url, struct slice password, bool needs_stan
     if (conn != NULL) {
         err = check_settings(conn, &u, needs_standby, out, ret_error);
         err = worse(err, check_format(conn, &u, out, ret_error));
-        err = worse(err, check_others(conn, &u, out, ret_error));
+        err = worse(err, check_advice(conn, &u, others_sql, out, ret_error));
+        err = worse(err, check_advice(conn, &u, drift_sql, out, ret_error));
         err = worse(err, check_clock(conn, &u, out, ret_error));
         err = worse(err, check_orphans(conn, &u, repair, out, ret_error));
         if (err == 0) {

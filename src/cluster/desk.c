@@ -181,6 +181,7 @@ static void count_total(struct desk *d, uint16_t p, enum spool_state state, uint
 {
     struct spool_totals *totals[] = {&d->totals, &d->by_p[p]};
 
+    d->changes[p]++;
     for (int i = 0; i < 2; i++) {
         *spool_total_of(totals[i], state) += messages;
         totals[i]->bytes += bytes;
@@ -1378,6 +1379,45 @@ void desk_count_parked(struct desk *d, uint16_t p, struct slice key, uint64_t me
     }
 }
 
+static bool batch_has(const struct desk_batch *b, unsigned p)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        if (b->log[i].message->p == p) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool desk_is_quiet(const struct desk *d, unsigned p)
+{
+    for (unsigned i = 0; i < d->under_way_count; i++) {
+        if (batch_has(&d->under_way[i], p)) {
+            return false;
+        }
+    }
+    return !batch_has(&d->open, p);
+}
+
+uint64_t desk_set_totals(struct desk *d, unsigned p, const struct spool_totals *to)
+{
+    static const enum spool_state states[] = {SPOOL_INCOMING, SPOOL_DEFERRED, SPOOL_HOLD,
+                                              SPOOL_CORRUPT};
+    struct spool_totals right = *to;
+    uint64_t wrong = 0;
+
+    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
+        uint64_t more =
+            *spool_total_of(&right, states[i]) - *spool_total_of(&d->by_p[p], states[i]);
+
+        *spool_total_of(&d->totals, states[i]) += more;
+        wrong += more <= INT64_MAX ? more : -more; /* fewer */
+    }
+    d->totals.bytes += to->bytes - d->by_p[p].bytes;
+    d->by_p[p] = *to;
+    return wrong;
+}
+
 /* ---- partitions that leave ------------------------------------------------------------------- */
 
 static void forget_counts(struct desk *d, const struct partition_set *partitions)
@@ -1394,6 +1434,7 @@ static void forget_counts(struct desk *d, const struct partition_set *partitions
             d->totals.corrupt -= of->corrupt;
             d->totals.bytes -= of->bytes;
             *of = (struct spool_totals){0};
+            d->changes[p]++;
         }
     }
     HASH_ITER(hh, d->keys, key, next)
@@ -1669,7 +1710,10 @@ size_t desk_clear(struct desk *d, struct msg_id **ret_ids)
         drop_key_if_empty(d, key);
     }
     d->totals = (struct spool_totals){.incoming = 0};
-    memset(d->by_p, 0, sizeof d->by_p);
+    for (int p = 0; p < PARTITIONS; p++) {
+        d->by_p[p] = (struct spool_totals){0};
+        d->changes[p]++;
+    }
     *ret_ids = ids;
     return count;
 }

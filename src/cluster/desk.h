@@ -174,8 +174,9 @@ struct desk {
     bool is_there_now;          /* .. and that has ended */
     struct spool_totals totals; /* of partitions that are ours: the sum of: */
     struct spool_totals by_p[PARTITIONS];
-    unsigned fresh_now;     /* the fresh table that new mail goes to */
-    struct desk_told *told; /* owned: for those who load, to ask when these are due */
+    uint32_t changes[PARTITIONS]; /* of these: how often */
+    unsigned fresh_now;           /* the fresh table that new mail goes to */
+    struct desk_told *told;       /* owned: for those who load, to ask when these are due */
     size_t told_count, told_size;
     /* What is to be loaded: for those who load. Content of what is there, too. */
     struct desk_message **missed; /* owned */
@@ -294,6 +295,10 @@ void desk_loaded(struct desk *d, struct desk_message *msg);
 void desk_count_stored(struct desk *d, uint16_t p, enum spool_state state, uint64_t messages,
                        uint64_t bytes);
 void desk_count_parked(struct desk *d, uint16_t p, struct slice key, uint64_t messages);
+/* Is nothing of this partition in a batch that is open or under way? */
+bool desk_is_quiet(const struct desk *d, unsigned p);
+/* Its totals are these. By how many messages were they wrong? */
+uint64_t desk_set_totals(struct desk *d, unsigned p, const struct spool_totals *to);
 
 /* Partitions are not ours any more (the finder knows it): what is known of them leaves. */
 void desk_let_go(struct desk *d, const struct partition_set *partitions);

@@ -144,6 +144,11 @@ static void gain(struct cluster_spool *s)
     m->gains++;
     desk_forget_foreign(&s->desk, false);
     loader_count(s->loader, &m->gained);
+    for (unsigned p = 0; p < PARTITIONS; p++) {
+        if (partition_set_has(&m->gained, (int)p)) {
+            recount_gained(&s->recount, p, member_link_now().us);
+        }
+    }
     add_all(&m->second_look, &m->gained);
     m->second_look_at = member_link_now().us + SECOND_LOOK_US;
     say(m, SPOOL_EVENT_LOG, "node %s: %d partitions of the queue have come to it", m->name,
@@ -534,7 +539,8 @@ void engine_member_tell_behind(struct cluster_spool *s, uint64_t messages)
 {
     char json[96];
 
-    (void)snprintf(json, sizeof json, "{\"behind\": %" PRIu64 "}", messages); /* fits */
+    (void)snprintf(json, sizeof json, "{\"behind\": %" PRIu64 ", \"drift\": %" PRIu64 "}", messages,
+                   s->recount.drift); /* fits */
     member_link_status(s->member->link, json);
 }
 
@@ -551,6 +557,13 @@ uint64_t engine_member_others_behind(const struct engine_member *m)
         }
     }
     return most;
+}
+
+void engine_member_tell_drift(struct engine_member *m, uint64_t messages)
+{
+    say(m, SPOOL_EVENT_WARNING,
+        "node %s: what waits was counted wrong by %" PRIu64 " messages, and is put right", m->name,
+        messages);
 }
 
 void engine_member_notify_ask(struct engine_member *m, int node)

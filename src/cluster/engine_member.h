@@ -74,6 +74,8 @@ uint64_t engine_member_given_up(const struct engine_member *m);
 void engine_member_tell_behind(struct cluster_spool *s, uint64_t messages);
 /* The most that one has of those to which this node has given mail of late. */
 uint64_t engine_member_others_behind(const struct engine_member *m);
+/* Counts of what waits were wrong, by so many messages. */
+void engine_member_tell_drift(struct engine_member *m, uint64_t messages);
 /* There is something in the table ask for that node. */
 void engine_member_notify_ask(struct engine_member *m, int node);
 

@@ -44,9 +44,18 @@ static const char fresh_now_sql[] =
     "65536 AND (extract(epoch FROM now()) * 1000000)::bigint - fresh_since > "
     "60000000)::int::bigint FROM cluster";
 
+/* Of transactions of others the server says nothing, unless the role is in pg_read_all_stats. */
+static const char measure_sql[] =
+    "SELECT pg_total_relation_size('fresh_0') + pg_total_relation_size('fresh_1') + "
+    "pg_total_relation_size('fresh_2') AS fresh_bytes, greatest(0, (extract(epoch FROM "
+    "clock_timestamp() - (SELECT min(began) FROM (SELECT xact_start FROM pg_stat_activity WHERE "
+    "datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid() UNION "
+    "ALL SELECT prepared FROM pg_prepared_xacts WHERE database = current_database()) t (began))) * "
+    "1000000)::bigint) AS oldest";
+
 /* Vacuum is a statement of its own: it cannot be in a transaction. */
 static const char vacuum_sql[] =
-    "VACUUM (TRUNCATE OFF) arrival, lease, node, fence, tally, batch, cluster, ask";
+    "VACUUM (TRUNCATE OFF) arrival, lease, node, fence, batch, cluster, ask";
 /* For fresh tables that can't be emptied. It reads all of them. */
 static const char vacuum_fresh_sql[] = "VACUUM (TRUNCATE OFF) fresh_0, fresh_1, fresh_2";
 
@@ -75,7 +84,9 @@ struct housekeeper {
     bool is_stuck; /* the fresh tables can't be emptied */
     unsigned rounds, stuck_rounds;
     unsigned unanswered; /* syncs */
-    void (*fresh)(void *arg, unsigned now);
+    bool is_counting;    /* the last answer of this round is that */
+    struct housekeeper_measures measures;
+    const struct housekeeper_owner *owner;
     void *arg;
 };
 
@@ -92,6 +103,20 @@ static void say(struct housekeeper *h, const char *sql)
     link_send(h->link, sql, NULL, 0);
     link_sync(h->link);
     h->unanswered++;
+}
+
+/* The last of a round. */
+static void ask_count(struct housekeeper *h)
+{
+    struct committer_batch *question = h->owner->recount(h->arg);
+
+    if (question != NULL) {
+        (void)committer_batch_send(question, h->link);
+        link_sync(h->link);
+        h->unanswered++;
+        committer_batch_free(question);
+    }
+    h->is_counting = question != NULL;
 }
 
 static void begin_round(struct housekeeper *h)
@@ -111,7 +136,11 @@ static void begin_round(struct housekeeper *h)
             say(h, vacuum_fresh_sql);
         }
     }
+    if (h->rounds % HOUSEKEEPER_MEASURE == 1) {
+        say(h, measure_sql);
+    }
     say(h, fresh_now_sql);
+    ask_count(h);
 }
 
 static void changed(void *arg, struct link *l, bool is_up)
@@ -120,6 +149,7 @@ static void changed(void *arg, struct link *l, bool is_up)
 
     (void)l;
     h->unanswered = 0;
+    h->is_counting = false;
     if (is_up) {
         begin_round(h);
     } else {
@@ -127,19 +157,34 @@ static void changed(void *arg, struct link *l, bool is_up)
     }
 }
 
-/* Only one statement has rows. What the server refuses is tried again in another round. */
+static void measured(struct housekeeper *h, const PGresult *result)
+{
+    int64_t n;
+
+    if (answer_number(result, 0, 0, &n)) {
+        h->measures.fresh_bytes = n;
+    }
+    h->measures.oldest_snapshot_us = answer_number(result, 0, 1, &n) ? n : 0;
+}
+
+/* What the server refuses is tried again in another round. */
 static void answer(void *arg, struct link *l, const PGresult *result)
 {
     struct housekeeper *h = arg;
     int64_t table, is_stuck;
 
     (void)l;
-    if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1 &&
-        answer_number(result, 0, 0, &table) && answer_number(result, 0, 1, &is_stuck)) {
+    if (PQresultStatus(result) == PGRES_TUPLES_OK && h->is_counting && h->unanswered == 1) {
+        h->owner->counted(h->arg, result);
+    } else if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1 &&
+               strcmp(PQfname(result, 0), "fresh_bytes") == 0) {
+        measured(h, result);
+    } else if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1 &&
+               answer_number(result, 0, 0, &table) && answer_number(result, 0, 1, &is_stuck)) {
         h->is_stuck = is_stuck != 0;
         h->stuck_rounds = h->is_stuck ? h->stuck_rounds : 0;
         if (table >= 0 && table <= 2) { /* the table's CHECK is no promise */
-            h->fresh(h->arg, (unsigned)table);
+            h->owner->fresh(h->arg, (unsigned)table);
         }
     }
     if (PQresultStatus(result) == PGRES_PIPELINE_SYNC && h->unanswered > 0 &&
@@ -156,22 +201,23 @@ static void notice(void *arg, struct link *l, const char *state, const char *wor
     (void)words; /* of vacuum, about nothing */
 }
 
-static const struct link_owner owner = {.changed = changed, .answer = answer, .notice = notice};
+static const struct link_owner link_owner = {
+    .changed = changed, .answer = answer, .notice = notice};
 
 struct housekeeper *housekeeper_new(int epoll_fd, const struct link_target *target,
-                                    void (*fresh)(void *arg, unsigned now), void *arg)
+                                    const struct housekeeper_owner *owner, void *arg)
 {
     struct housekeeper *h = mem_new(sizeof *h);
     struct epoll_event e = {.events = EPOLLIN};
 
     h->epoll_fd = epoll_fd;
     h->is_ours = true;
-    h->fresh = fresh;
+    h->owner = owner;
     h->arg = arg;
     h->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     CHECK(h->timer >= 0);
     CHECK(epoll_ctl(epoll_fd, EPOLL_CTL_ADD, h->timer, &e) == 0);
-    h->link = link_new(epoll_fd, target, &owner, h);
+    h->link = link_new(epoll_fd, target, &link_owner, h);
     set_timer(h, 1); /* connects in the first turn */
     return h;
 }
@@ -190,6 +236,11 @@ void housekeeper_free(struct housekeeper *h)
 void housekeeper_set_duty(struct housekeeper *h, bool is_ours)
 {
     h->is_ours = is_ours;
+}
+
+const struct housekeeper_measures *housekeeper_measures(const struct housekeeper *h)
+{
+    return &h->measures;
 }
 
 void housekeeper_turn(struct housekeeper *h)

@@ -16,12 +16,17 @@
  *
  * One node has the duty: the owner of partition 0. Two at once do no harm. The others only ask
  * which fresh table is in use.
+ *
+ * And each node counts the mail of some of its partitions in each round, and looks now and then for
+ * what is measured of the database.
  */
 #ifndef CLUSTER_HOUSEKEEPER_H
 #define CLUSTER_HOUSEKEEPER_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
+#include "committer.h"
 #include "link.h"
 
 #define HOUSEKEEPER_ROUND_US     (1 * INT64_C(1000000))
@@ -33,15 +38,37 @@
 #define HOUSEKEEPER_STUCK_S      60 /* the turn of the one in use began before that */
 #define HOUSEKEEPER_AGAIN_US     (5 * INT64_C(1000000))
 
+/* Rounds from one measurement to the next. */
+#define HOUSEKEEPER_MEASURE 5
+
 struct housekeeper;
 
-/* Borrows what link_new borrows. `fresh` is told, in housekeeper_turn, which table is in use. */
+/* All is called in housekeeper_turn. */
+struct housekeeper_owner {
+    /* Which fresh table is in use. */
+    void (*fresh)(void *arg, unsigned now);
+    /* The question by which partitions are counted, in this round; NULL: none are. Taken. */
+    struct committer_batch *(*recount)(void *arg);
+    /* Its answer. When the connection was lost there is none. */
+    void (*counted)(void *arg, const PGresult *r);
+};
+
+struct housekeeper_measures {
+    int64_t fresh_bytes;        /* of the fresh tables, with TOAST and indexes */
+    int64_t oldest_snapshot_us; /* how long ago the oldest transaction began that keeps dead rows:
+                                   of those that our role may look at; 0: there is none */
+};
+
+/* Borrows what link_new borrows, and the owner. */
 struct housekeeper *housekeeper_new(int epoll_fd, const struct link_target *target,
-                                    void (*fresh)(void *arg, unsigned now), void *arg);
+                                    const struct housekeeper_owner *owner, void *arg);
 void housekeeper_free(struct housekeeper *h); /* NULL is fine */
 
 /* Is it this node's duty? From the start it is. */
 void housekeeper_set_duty(struct housekeeper *h, bool is_ours);
+
+/* As they were a few seconds ago. */
+const struct housekeeper_measures *housekeeper_measures(const struct housekeeper *h);
 
 /* When the epoll descriptor is readable. Never waits. */
 void housekeeper_turn(struct housekeeper *h);

@@ -152,7 +152,7 @@ struct member_link {
     void *arg;
     struct mono connect_at, answer_by;
     struct mono locked_since; /* what was asked is refused for others' locks; or MONO_NEVER */
-    struct mono timer_at; /* for when the timer is set */
+    struct mono timer_at;     /* for when the timer is set */
     bool is_set_up, by_consensus;
     int listens_as; /* the channel's number; MEMBERSHIP_NOBODY */
 

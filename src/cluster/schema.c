@@ -109,7 +109,8 @@
 
 /* ---- steps ------------------------------------------------------------------------------------
  * What each format has more than the one before; new tables are made by the same steps. A step only
- * adds what statements of the format before pass over, as nodes go on while it is made. */
+ * adds what statements of the format before pass over, and takes away what none of this program
+ * names, as nodes go on while it is made. */
 
 /* What operators have decided, for all nodes. `interventions` grows with each change and numbers
  * them; `redirects` is what it was at the last change of one that changes routes. `asked` is how
@@ -121,7 +122,8 @@
     "ALTER TABLE cluster ADD interventions bigint NOT NULL DEFAULT 0, "                            \
     "ADD redirects bigint NOT NULL DEFAULT 0;"                                                     \
     "CREATE TABLE intervention (number bigint PRIMARY KEY, node smallint NOT NULL, "               \
-    "asked bigint NOT NULL, text bytea NOT NULL) WITH (vacuum_truncate = off);"
+    "asked bigint NOT NULL, text bytea NOT NULL) WITH (vacuum_truncate = off);"                    \
+    "DROP TABLE tally;" /* nothing has used it */
 
 const char *schema_step(int format)
 {

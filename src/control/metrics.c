@@ -109,6 +109,13 @@ static void add_cluster(struct buf *text, const json_t *cluster)
          "How often other nodes have taken over what this one had."},
         {"missed", "sluice_cluster_missed_by_arrival_total", "counter",
          "Messages of which nothing told this node; a look at all has found them. Worth an alarm."},
+        {"drift", "sluice_cluster_totals_drift_total", "counter",
+         "Messages by which counts of what waits were wrong when they were held against the "
+         "database, and were put right. Worth an alarm."},
+        {"fresh_bytes", "sluice_cluster_fresh_bytes", "gauge",
+         "Size of the database's tables of passing mail."},
+        {"oldest_snapshot", "sluice_cluster_oldest_snapshot_seconds", "gauge",
+         "For how long the oldest transaction has kept dead rows in the database."},
         {"inquiries", "sluice_cluster_inquiries", "gauge",
          "Questions of operators that other nodes are asked."},
     };

@@ -79,9 +79,11 @@ static json_t *node_measures(const struct queue *q)
     int64_t left = spool_lease_left_us(q->spool);
 
     spool_measure_node(q->spool, &m);
-    return json_pack("{s:i, s:i, s:i, s:I, s:I, s:o, s:i}", "partitions", (int)m.partitions,
-                     "nodes_up", (int)m.nodes_up, "unowned", (int)m.unowned, "given_up",
-                     (json_int_t)m.given_up, "missed", (json_int_t)m.missed, "lease_margin",
+    return json_pack("{s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:o, s:o, s:i}", "partitions",
+                     (int)m.partitions, "nodes_up", (int)m.nodes_up, "unowned", (int)m.unowned,
+                     "given_up", (json_int_t)m.given_up, "missed", (json_int_t)m.missed, "drift",
+                     (json_int_t)m.drift, "fresh_bytes", (json_int_t)m.fresh_bytes,
+                     "oldest_snapshot", json_seconds(m.oldest_snapshot_us), "lease_margin",
                      json_seconds(left > 0 ? left : 0), "inquiries", (int)q->inquiries.count);
 }
 

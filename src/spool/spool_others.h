@@ -76,9 +76,12 @@ uint64_t spool_others_behind(const struct spool *sp);
 struct spool_node_measures {
     unsigned partitions; /* that this node owns */
     unsigned nodes_up;
-    unsigned unowned;  /* partitions */
-    uint64_t given_up; /* how often others have taken over what it had */
-    uint64_t missed;   /* messages that nothing told of; found when all was looked at */
+    unsigned unowned;           /* partitions */
+    uint64_t given_up;          /* how often others have taken over what it had */
+    uint64_t missed;            /* messages that nothing told of; found when all was looked at */
+    uint64_t drift;             /* messages by which counts of what waits were found wrong */
+    int64_t fresh_bytes;        /* of the tables of passing mail */
+    int64_t oldest_snapshot_us; /* age of the oldest transaction that keeps dead rows */
 };
 void spool_measure_node(const struct spool *sp, struct spool_node_measures *ret);
 

@@ -243,14 +243,16 @@ class Asks(sluice.TestCase):
 
     def test_metrics_tell_of_a_node_and_of_the_others(self):
         self.make("anna", "bert")
-        wanted = {"partitions": 128, "partitions_unowned": 0, "nodes_up": 2, "given_up_total": 0, "missed_by_arrival_total": 0, "inquiries": 0}
+        wanted = {"partitions": 128, "partitions_unowned": 0, "nodes_up": 2, "given_up_total": 0, "missed_by_arrival_total": 0, "inquiries": 0,
+                  "totals_drift_total": 0}
         for node in self.nodes:
             def measures():
                 found = re.findall(r"^sluice_cluster_(\w+) (\S+)$", node.ask("GET", "/metrics")[1].decode(), re.M)
                 return {name: float(value) for name, value in found}
             # What a node knows of the others is a second old.
             self.eventually(lambda: wanted.items() <= measures().items())
-            self.assertEqual(measures().keys(), wanted.keys() | {"lease_margin_seconds"})
+            self.assertEqual(measures().keys(), wanted.keys() | {"lease_margin_seconds", "fresh_bytes", "oldest_snapshot_seconds"})
+            self.eventually(lambda: measures()["fresh_bytes"] > 0)
             self.assertLessEqual(measures()["lease_margin_seconds"], 4)
 
     def test_rows_that_make_no_sense_harm_nobody(self):

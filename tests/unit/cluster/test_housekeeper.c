@@ -23,7 +23,9 @@ static int epoll_fd = -1;
 static struct housekeeper *h;
 static unsigned told; /* how often */
 static unsigned fresh_now;
-static PGconn *other; /* somebody else's session */
+static bool asked_to_count;
+static unsigned counted; /* how often */
+static PGconn *other;    /* somebody else's session */
 
 static int start_server(void **state)
 {
@@ -46,9 +48,32 @@ static void on_fresh(void *arg, unsigned now)
     fresh_now = now;
 }
 
+static struct committer_batch *ask_recount(void *arg)
+{
+    struct committer_batch *b = asked_to_count ? committer_batch_new() : NULL;
+
+    assert_ptr_equal(arg, &told);
+    if (b != NULL) {
+        committer_batch_add(b, "SELECT 42::bigint", NULL, 0);
+    }
+    return b;
+}
+
+static void on_counted(void *arg, const PGresult *r)
+{
+    assert_ptr_equal(arg, &told);
+    assert_true(PQntuples(r) == 1 && PQgetlength(r, 0, 0) == 8 && PQgetvalue(r, 0, 0)[7] == 42);
+    counted++;
+}
+
+static const struct housekeeper_owner owner = {
+    .fresh = on_fresh, .recount = ask_recount, .counted = on_counted};
+
 static int start(void **state)
 {
     (void)state;
+    asked_to_count = false;
+    counted = 0;
     (void)postgres_server_ask(&server,
                               "DROP SCHEMA IF EXISTS sluice CASCADE; CREATE SCHEMA sluice");
     (void)postgres_server_ask(&server, schema_sql);
@@ -83,7 +108,7 @@ static void by_other(const char *sql)
 
 static void begin(void)
 {
-    h = housekeeper_new(epoll_fd, &target, on_fresh, &told);
+    h = housekeeper_new(epoll_fd, &target, &owner, &told);
 }
 
 /* Until `rounds` more have ended. */
@@ -265,6 +290,33 @@ static void who_has_not_the_duty_only_asks(void **state)
     assert_int_equal(fresh_now, 0);
 }
 
+static void what_is_counted_comes_with_each_round(void **state)
+{
+    (void)state;
+    asked_to_count = true;
+    begin();
+    run(3);
+    assert_true(counted >= 2);
+    assert_int_equal(fresh_now, 0);
+}
+
+static void sizes_and_the_oldest_snapshot_are_measured(void **state)
+{
+    int64_t empty;
+
+    (void)state;
+    begin();
+    run(2);
+    empty = housekeeper_measures(h)->fresh_bytes;
+    assert_true(empty > 0);
+    assert_int_equal(housekeeper_measures(h)->oldest_snapshot_us, 0);
+    by_other("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM node");
+    pass_mail(2);
+    run(HOUSEKEEPER_MEASURE + 1);
+    assert_true(housekeeper_measures(h)->fresh_bytes > empty + 1000000);
+    assert_true(housekeeper_measures(h)->oldest_snapshot_us > 0);
+}
+
 static void a_server_that_comes_back_is_kept_on(void **state)
 {
     (void)state;
@@ -289,4 +341,6 @@ POSTGRES_MAIN(start_server, stop_server, HOUSEKEEPER_TEST(tables_are_used_in_tur
               HOUSEKEEPER_TEST(when_none_can_be_emptied_the_one_in_use_stays),
               HOUSEKEEPER_TEST(what_is_of_no_use_is_deleted),
               HOUSEKEEPER_TEST(who_has_not_the_duty_only_asks),
+              HOUSEKEEPER_TEST(what_is_counted_comes_with_each_round),
+              HOUSEKEEPER_TEST(sizes_and_the_oldest_snapshot_are_measured),
               HOUSEKEEPER_TEST(a_server_that_comes_back_is_kept_on))
