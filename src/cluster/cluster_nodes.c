@@ -150,17 +150,22 @@ static bool watch_all(struct work *w, struct buf *ret_numbers)
     "SELECT name, no, " STATE_NAME " AS state, no = ANY ($1::smallint[]) AS alive, "               \
     "(SELECT count(*) FROM lease WHERE node = n.no) AS partitions, "                               \
     "(SELECT count(*) FROM part JOIN lease USING (p) WHERE node = n.no) AS waiting, "              \
-    "incarnation, program, format_min, format_max, route FROM node n WHERE state <> 5"
+    "incarnation, program, format_min, format_max, route, route = (SELECT active_route FROM "      \
+    "cluster) AS route_in_force FROM node n WHERE state <> 5"
 
 static void print_nodes(const PGresult *r, struct buf *out)
 {
-    (void)buf_addf(out, "%-30s %4s %-18s %-6s %10s %10s  %s\n", "name", "no", "state", "alive",
-                   "partitions", "waiting", "program"); /* sticky, as below */
+    (void)buf_addf(out, "%-30s %4s %-18s %-6s %10s %10s %-14s %s\n", "name", "no", "state", "alive",
+                   "partitions", "waiting", "tables", "program"); /* sticky, as below */
     for (int i = 0; i < PQntuples(r); i++) {
-        (void)buf_addf(out, "%-30s %4s %-18s %-6s %10s %10s  %s\n", PQgetvalue(r, i, 0),
+        char tables[32];
+
+        (void)snprintf(tables, sizeof tables, "%.20s%s", PQgetvalue(r, i, 10),
+                       PQgetvalue(r, i, 11)[0] == 't' ? "" : " (old)"); /* fits */
+        (void)buf_addf(out, "%-30s %4s %-18s %-6s %10s %10s %-14s %s\n", PQgetvalue(r, i, 0),
                        PQgetvalue(r, i, 1), PQgetvalue(r, i, 2),
                        PQgetvalue(r, i, 3)[0] == 't' ? "yes" : "no", PQgetvalue(r, i, 4),
-                       PQgetvalue(r, i, 5), PQgetvalue(r, i, 7));
+                       PQgetvalue(r, i, 5), tables, PQgetvalue(r, i, 7));
     }
 }
 

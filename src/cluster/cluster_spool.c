@@ -611,6 +611,18 @@ static bool next_leaving(struct spool *sp, struct spool_places *ret)
 
 static const struct spool_handover_part handover = {
     .from = hand_over_from, .next = next_suspension, .next_leaving = next_leaving};
+static void route_by(struct spool *sp, uint64_t fingerprint)
+{
+    engine_member_route_by(cluster_of(sp)->member, fingerprint);
+}
+
+static uint64_t route_generation(const struct spool *sp)
+{
+    return engine_member_route(((const struct cluster_spool *)sp)->member);
+}
+
+static const struct spool_routes_part routes = {.route_by = route_by,
+                                                .generation = route_generation};
 
 static bool shared_is_there(const struct spool *sp)
 {
@@ -704,6 +716,7 @@ static const struct spool_engine cluster_engine = {
     .others = &others,
     .handover = &handover,
     .shared = &shared,
+    .routes = &routes,
 };
 
 /* New mail that passes goes to this fresh table from now on. */

@@ -30,6 +30,10 @@
 #define RESERVE_US       (30 * US_PER_S)
 #define RESERVE_AHEAD_US (2 * US_PER_S)
 
+/* Tables that another node's reload has put out of force are warned of after this time: until then
+ * they are probably about to be loaded here, too. */
+#define OLD_TABLES_US (60 * US_PER_S)
+
 struct engine_member {
     struct member_link *link;      /* owned */
     struct membership *membership; /* the link's */
@@ -47,6 +51,10 @@ struct engine_member {
     bool is_registered;                         /* and the committer does not know yet */
     bool is_woken;
     bool is_late;                     /* what is shared is not known */
+    int64_t route;     /* the number of our routing tables, as the queue was told; 0: not known */
+    int64_t warned_of; /* the number of those in force that ours were found to be older than */
+    int64_t old_since; /* us, as member_link_now: they are older since then; 0: from the start */
+    bool has_tables;
     bool has_told;                    /* the link something that it has to act on */
     bool has_said_why;                /* the lease is not renewed, since it ended */
     char words[MEMBERSHIP_WORDS_MAX]; /* said last */
@@ -414,6 +422,48 @@ static void follow_texts(struct cluster_spool *s, int64_t now)
     }
 }
 
+/* ---- routing tables -------------------------------------------------------------------------- */
+
+static void warn_of_old_tables(struct engine_member *m, const struct member_renewal *r, int64_t now)
+{
+    if (r->route == 0) {
+        return; /* not known */
+    }
+    if (r->route >= r->active_route) {
+        m->old_since = now;
+    } else if (m->warned_of != r->active_route &&
+               (m->old_since == 0 || now - m->old_since >= OLD_TABLES_US)) {
+        m->warned_of = r->active_route;
+        say(m, SPOOL_EVENT_WARNING,
+            "node %s: its routing tables (number %" PRId64 ") are not those in force (%" PRId64
+            "): mail that these have routed keeps its routes. sluice reload puts them in force",
+            m->name, r->route, r->active_route);
+    }
+}
+
+static void look_at_tables(struct engine_member *m, int64_t now)
+{
+    const struct member_renewal *r = member_link_renewal(m->link);
+
+    if (r->route != m->route) {
+        m->route = r->route;
+        tell(m, SPOOL_EVENT_ROUTES, (struct msg_id){0});
+    }
+    warn_of_old_tables(m, r, now);
+}
+
+void engine_member_route_by(struct engine_member *m, uint64_t fingerprint)
+{
+    member_link_tables(m->link, fingerprint, true);
+    m->route = member_link_renewal(m->link)->route;
+    m->has_told = true;
+}
+
+uint64_t engine_member_route(const struct engine_member *m)
+{
+    return (uint64_t)m->route * SPOOL_ROUTE_VERSIONS;
+}
+
 static void look_for_arrivals(struct cluster_spool *s, int64_t now)
 {
     struct engine_member *m = s->member;
@@ -446,6 +496,7 @@ void engine_member_turn(struct cluster_spool *s)
     now = member_link_now().us;
     say_why(m, now);
     look_again(s, now);
+    look_at_tables(m, now);
     forget_foreign(s, now);
     look_for_arrivals(s, now);
     if (member_link_has_asks(m->link)) {
@@ -619,6 +670,10 @@ struct engine_member *engine_member_new(struct cluster_spool *s, const struct co
     m->config.name = m->name;
     m->link = member_link_new(s->epoll_fd, &s->url.target, &m->config, &owner, s);
     m->membership = member_link_membership(m->link);
+    m->has_tables = conf != NULL && conf->route_tables != 0;
+    if (m->has_tables) {
+        member_link_tables(m->link, conf->route_tables, false);
+    }
     return m;
 }
 
@@ -648,7 +703,7 @@ int engine_member_wait(struct cluster_spool *s, struct buf *ret_error)
             committer_turn(s->committer);
         }
         if (s->committer != NULL && membership_is_settled(m->membership) &&
-            shared_texts_is_current(s->shared)) {
+            (m->route != 0 || !m->has_tables) && shared_texts_is_current(s->shared)) {
             gain(s);
             return 0;
         }

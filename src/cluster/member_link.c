@@ -11,6 +11,7 @@
 #include "buf.h"
 #include "mem.h"
 #include "member_sql.h"
+#include "spool_routes.h"
 
 /* ---- statements -------------------------------------------------------------------------------
  * What has to be so is asked for by a division by zero (22012), which fails all that follows. */
@@ -41,9 +42,24 @@
 #define SQL_RENEW                                                                                  \
     "UPDATE node SET beat = beat + 1, state = CASE WHEN state = 0 AND $3::bool THEN 1 ELSE state " \
     "END, id_reserved = greatest(CASE WHEN id_reserved < " ID_END " THEN id_reserved END, "        \
-    "$4::bigint), status = $5::jsonb WHERE no = $1 AND incarnation = $2 AND EXISTS (SELECT FROM "  \
+    "$4::bigint), status = $5::jsonb, route = coalesce((SELECT generation FROM route WHERE "       \
+    "fingerprint = $6::bigint), 0) WHERE no = $1 AND incarnation = $2 AND EXISTS (SELECT FROM "    \
     "fence WHERE no = $1 AND incarnation = $2) RETURNING beat, id_reserved"
 #define SQL_RAISE_TIMELINE "UPDATE cluster SET timeline = $1 WHERE timeline < $1"
+
+/* Before a number is given to tables: the row is locked, and what comes next sees what another node
+ * has done before. */
+#define SQL_LOCK_ROUTES "SELECT active_route FROM cluster FOR UPDATE"
+/* Tables that are not known yet get the next number; with $2 those that are and have an older one,
+ * too. */
+#define SQL_GIVE_ROUTE                                                                             \
+    "WITH known AS (SELECT generation FROM route WHERE fingerprint = $1::bigint), next AS "        \
+    "(UPDATE "                                                                                     \
+    "cluster SET active_route = 1 + greatest(active_route, (SELECT max(generation) FROM route)) "  \
+    "WHERE NOT EXISTS (SELECT FROM known) OR ($2::bool AND (SELECT generation FROM known) < "      \
+    "active_route) RETURNING active_route) INSERT INTO route (generation, fingerprint, seen) "     \
+    "SELECT active_route, $1::bigint, (extract(epoch FROM now()) * 1000000)::bigint FROM next ON " \
+    "CONFLICT (fingerprint) DO UPDATE SET generation = excluded.generation"
 
 /* A number that is free, or was: ids of its former node stay below its id_reserved. */
 #define SQL_NEW_ROW                                                                                \
@@ -105,7 +121,8 @@
 #define SQL_CLUSTER                                                                                \
     "SELECT format::bigint, min_format::bigint, partitions::bigint, timeline::bigint, system_id, " \
     "fresh_now::bigint, active_route, " /* columns that format 1 lacks are looked up by name: */   \
-    "coalesce((to_jsonb(cluster) ->> 'interventions')::bigint, 0), "
+    "coalesce((to_jsonb(cluster) ->> 'interventions')::bigint, 0), coalesce((SELECT generation "   \
+    "FROM route WHERE fingerprint = $1::bigint), 0), "
 /* The name of a file of the log begins with the timeline, in hexadecimal digits; a standby has
  * none. */
 #define SQL_CLUSTER_POSTGRESQL                                                                     \
@@ -179,6 +196,9 @@ struct member_link {
     struct mono notify_at;
 
     uint64_t reserve;
+    int64_t tables,
+        sent_tables; /* the fingerprint of ours, and as it was in the request; 0: none */
+    enum { TABLES_KNOWN, TABLES_NEW, TABLES_IN_FORCE } tables_are, sent_are; /* to be */
     struct buf status;
     char error[LINK_ERROR_MAX];
 };
@@ -275,9 +295,22 @@ static void state_fence(struct member_link *ml)
 
 static void state_view(struct member_link *ml)
 {
-    state(ml, CLUSTER, ml->by_consensus ? SQL_CLUSTER_OTHER : SQL_CLUSTER_POSTGRESQL, NULL);
+    state_number(ml, CLUSTER, ml->by_consensus ? SQL_CLUSTER_OTHER : SQL_CLUSTER_POSTGRESQL,
+                 ml->tables);
     state(ml, NODES, SQL_NODES, NULL);
     state(ml, LEASES, SQL_LEASES, NULL);
+}
+
+/* Our tables get a number. */
+static void state_tables(struct member_link *ml)
+{
+    struct params ps = {.count = 0};
+
+    add_number(&ps, ml->tables);
+    add_bool(&ps, ml->tables_are == TABLES_IN_FORCE);
+    state(ml, OTHER, SQL_LOCK_ROUTES, NULL);
+    state(ml, OTHER, SQL_GIVE_ROUTE, &ps);
+    ml->sent_are = ml->tables_are;
 }
 
 /* [renews] */
@@ -290,9 +323,13 @@ static void state_renewal(struct member_link *ml)
     add_bool(&ps, ml->action.ready);
     add_number(&ps, (int64_t)ml->reserve);
     add_text(&ps, buf_len(&ml->status) > 0 ? buf_cstr(&ml->status) : "{}");
+    add_number(&ps, ml->tables);
     state(ml, RENEWAL, SQL_RENEW, &ps);
     if (ml->action.raise_timeline > 0) {
         state_number(ml, OTHER, SQL_RAISE_TIMELINE, ml->action.raise_timeline);
+    }
+    if (ml->tables_are != TABLES_KNOWN) {
+        state_tables(ml);
     }
     state_view(ml);
 }
@@ -434,6 +471,8 @@ static void send_request(struct member_link *ml)
     ml->answer = (struct membership_answer){.outcome = MEMBERSHIP_DONE};
     ml->view = (struct membership_view){.by_consensus = ml->by_consensus};
     ml->read = ml->renewal;
+    ml->sent_tables = ml->tables;
+    ml->sent_are = TABLES_KNOWN;
     state(ml, OTHER, "BEGIN", NULL);
     switch (ml->action.type) {
     case MEMBERSHIP_NONE:
@@ -619,6 +658,18 @@ static bool bool_at(const PGresult *r, int row, int column, bool *ret)
     return true;
 }
 
+/* The number of routing tables; one that is impossible is as none. */
+static bool route_at(const PGresult *r, int column, int64_t *ret)
+{
+    if (!number_at(r, 0, column, ret)) {
+        return false;
+    }
+    if (*ret < 0 || (uint64_t)*ret > SPOOL_ROUTE_NUMBERS_MAX) {
+        *ret = 0;
+    }
+    return true;
+}
+
 static bool read_cluster(struct member_link *ml, const PGresult *r)
 {
     struct membership_view *v = &ml->view;
@@ -626,13 +677,14 @@ static bool read_cluster(struct member_link *ml, const PGresult *r)
 
     return numbers_at(r, 0, numbers, 4) &&
            text_at(r, 0, 4, ml->texts[0], sizeof ml->texts[0], &v->cluster_system_id) &&
-           number_at(r, 0, 5, &ml->read.fresh_now) && number_at(r, 0, 6, &ml->read.active_route) &&
-           number_at(r, 0, 7, &ml->read.interventions) && bool_at(r, 0, 8, &v->in_recovery) &&
-           bool_at(r, 0, 9, &v->fsync) && bool_at(r, 0, 10, &v->full_page_writes) &&
-           text_at(r, 0, 11, ml->texts[1], sizeof ml->texts[1], &v->synchronous_commit) &&
-           text_at(r, 0, 12, ml->texts[2], sizeof ml->texts[2], &v->standby_names) &&
-           number_at(r, 0, 13, &v->timeline) &&
-           text_at(r, 0, 14, ml->texts[3], sizeof ml->texts[3], &v->system_id);
+           number_at(r, 0, 5, &ml->read.fresh_now) && route_at(r, 6, &ml->read.active_route) &&
+           number_at(r, 0, 7, &ml->read.interventions) && route_at(r, 8, &ml->read.route) &&
+           bool_at(r, 0, 9, &v->in_recovery) && bool_at(r, 0, 10, &v->fsync) &&
+           bool_at(r, 0, 11, &v->full_page_writes) &&
+           text_at(r, 0, 12, ml->texts[1], sizeof ml->texts[1], &v->synchronous_commit) &&
+           text_at(r, 0, 13, ml->texts[2], sizeof ml->texts[2], &v->standby_names) &&
+           number_at(r, 0, 14, &v->timeline) &&
+           text_at(r, 0, 15, ml->texts[3], sizeof ml->texts[3], &v->system_id);
 }
 
 static bool read_nodes(struct member_link *ml, const PGresult *r)
@@ -818,6 +870,18 @@ static void look_elsewhere(struct member_link *ml, struct mono now)
     }
 }
 
+static void take_renewal(struct member_link *ml)
+{
+    bool is_of_ours = ml->sent_tables == ml->tables;
+
+    ml->renewal = ml->read;
+    if (!is_of_ours) {
+        ml->renewal.route = 0;
+    } else if (ml->sent_are == ml->tables_are) {
+        ml->tables_are = TABLES_KNOWN;
+    }
+}
+
 static void request_ends(struct member_link *ml)
 {
     ml->answer.view = ml->view.nodes != NULL && ml->view.leases != NULL ? &ml->view : NULL;
@@ -833,7 +897,7 @@ static void request_ends(struct member_link *ml)
         if (ml->answer.view != NULL) {
             ml->read.format = ml->view.format;
         }
-        ml->renewal = ml->read;
+        take_renewal(ml);
         memcpy(ml->behind, ml->behind_read, sizeof ml->behind);
         tell_others(ml);
     }
@@ -1072,6 +1136,17 @@ void member_link_reserve(struct member_link *ml, uint64_t id)
 const struct member_renewal *member_link_renewal(const struct member_link *ml)
 {
     return &ml->renewal;
+}
+
+void member_link_tables(struct member_link *ml, uint64_t fingerprint, bool in_force)
+{
+    CHECK(fingerprint > 0 && fingerprint <= INT64_MAX);
+    if ((int64_t)fingerprint != ml->tables) {
+        ml->tables = (int64_t)fingerprint;
+        ml->renewal.route = 0;
+    }
+    ml->tables_are = in_force ? TABLES_IN_FORCE : TABLES_NEW;
+    membership_wake(ml->membership);
 }
 
 void member_link_status(struct member_link *ml, const char *json)

@@ -38,7 +38,8 @@
 struct member_renewal {
     uint64_t id_reserved; /* ours: no id above it may be given */
     int64_t fresh_now;    /* the fresh table in turn; not checked */
-    int64_t active_route;
+    int64_t active_route;  /* the number of the routing tables in force */
+    int64_t route;         /* that of ours; 0: they have none yet */
     int64_t format;        /* of the tables */
     int64_t interventions; /* how often they have changed; 0 in tables of an older format */
 };
@@ -69,6 +70,9 @@ struct mono member_link_now(void); /* by its clock */
 void member_link_reserve(struct member_link *ml, uint64_t id);
 /* Of the last renewal that was answered; zeros before. */
 const struct member_renewal *member_link_renewal(const struct member_link *ml);
+/* Our routing tables are those with this fingerprint. If no node has had them before they are in
+ * force, with `in_force` in any case; the next renewal gives them a number. */
+void member_link_tables(struct member_link *ml, uint64_t fingerprint, bool in_force);
 /* A JSON object that others see with our row; copied. Sent with each renewal. */
 void member_link_status(struct member_link *ml, const char *json);
 

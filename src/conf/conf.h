@@ -36,6 +36,7 @@ struct conf {
 #undef CONF_MEMBER
     struct policy defaults;     /* rule 5 of policy.h: what default_name and smtp_name say */
     uint64_t route_generation;  /* see route.h */
+    uint64_t route_tables;      /* likewise */
     struct conf_private *inner; /* conf.c's own */
 };
 

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <strings.h>
 
 #include "check.h"
 #include "conf.h"
@@ -257,10 +258,17 @@ static void check_target(struct conf *conf, const char *name, const char *value,
     }
 }
 
-static uint64_t list_fingerprint(uint64_t h, const struct conf_list *list)
+/* `self` is not told from others' of the same meaning; NULL: nothing is. */
+static uint64_t name_fingerprint(uint64_t h, const char *name, const char *self)
+{
+    return fnv(h, self != NULL && strcasecmp(name, self) == 0 ? SLICE("$myhostname")
+                                                              : slice_string(name));
+}
+
+static uint64_t list_fingerprint(uint64_t h, const struct conf_list *list, const char *self)
 {
     for (size_t i = 0; i < list->count; i++) {
-        h = fnv(h, slice_string(list->items[i]));
+        h = name_fingerprint(h, list->items[i], self);
     }
     return fnv(h, SLICE(""));
 }
@@ -279,19 +287,20 @@ static uint64_t map_fingerprint(const struct route_map *map)
     return sum;
 }
 
-/* Everything that route_address looks at; recipient limits of clauses decide destination names. */
-static uint64_t fingerprint(const struct conf *conf)
+/* Everything that route_address looks at; recipient limits of clauses decide destination names. As
+ * list_fingerprint. */
+static uint64_t fingerprint(const struct conf *conf, const char *self)
 {
     const struct conf_private *inner = conf->inner;
     const struct param *limit = param_find_in_clause(SLICE("destination_recipient_limit"));
-    uint64_t h = list_fingerprint(FNV_BASIS, &conf->local_domains);
+    uint64_t h = list_fingerprint(FNV_BASIS, &conf->local_domains, self);
 
-    h = list_fingerprint(h, &conf->relay_domains);
+    h = list_fingerprint(h, &conf->relay_domains, self);
     h = fnv(h, slice_string(conf->local_transport));
     h = fnv(h, slice_string(conf->relay_transport));
     h = fnv(h, slice_string(conf->default_transport));
     h = fnv(h, slice_string(conf->relayhost));
-    h = fnv(h, slice_string(conf->myorigin));
+    h = name_fingerprint(h, conf->myorigin, self);
     h = fnv(h, slice_string(conf->recipient_delimiter));
     for (size_t i = 0; i < inner->transport_count; i++) {
         h = fnv(h, slice_string(inner->transports[i].public.name));
@@ -351,7 +360,8 @@ void route_prepare(struct conf *conf, const char *directory, struct conf_problem
                         conf->defer_transports.items[i]);
         }
     }
-    conf->route_generation = fingerprint(conf) % INT64_MAX;
+    conf->route_generation = fingerprint(conf, NULL) % (INT64_MAX - 1) + 1;
+    conf->route_tables = fingerprint(conf, conf->myhostname) % (INT64_MAX - 1) + 1;
 }
 
 /* ---- routing -------------------------------------------------------------------------------- */

@@ -43,9 +43,11 @@ struct route {
 /* Route one recipient (an address without angle brackets, or a bare local part, which is at
  * myorigin) of a message of `sender` (likewise; empty: the null sender; or ROUTE_NO_SENDER). Always
  * finds a route: an address that is none goes to the error transport with a text that says so.
- * `conf->route_generation` names the tables it was made with: a fingerprint below INT64_MAX,
- * as the spool stores signed numbers and has that one for a use of its own; the same in every
- * process that read the same files, so a stored route with another one is stale. */
+ * `conf->route_generation` names the tables it was made with: a fingerprint from 1 to below
+ * INT64_MAX, as the spool stores signed numbers and has that one for a use of its own; the same in
+ * every process that read the same files, so that it says which routes are stale (spool_routes.h).
+ * `conf->route_tables` is such a fingerprint, too, which machines share whose tables differ in their
+ * own name alone ($myhostname in local_domains, myorigin). */
 void route_address(const struct conf *conf, struct slice sender, struct slice recipient,
                    struct route *ret_route);
 

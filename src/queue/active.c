@@ -234,9 +234,10 @@ static char *put_string(char *at, struct slice string)
     return at + string.len + 1;
 }
 
-void active_add_rcpt(struct active_msg *m, const struct spool_rcpt *from, bool route_stale)
+void active_add_rcpt(struct active_msg *m, const struct spool_rcpt *from,
+                     enum stored_route its_route)
 {
-    bool fixed = from->route_generation == SPOOL_ROUTE_FIXED;
+    bool fixed = from->route_generation == SPOOL_ROUTE_FIXED || its_route == STORED_ROUTE_NEWER;
     size_t route_bytes = fixed ? from->transport.len + from->nexthop.len + 2 : 0;
     struct active_rcpt *r;
     char *strings, *at;
@@ -257,7 +258,7 @@ void active_add_rcpt(struct active_msg *m, const struct spool_rcpt *from, bool r
     r = &m->rcpts[m->rcpt_count++];
     *r = (struct active_rcpt){.n = from->n,
                               .notify = from->notify,
-                              .route_stale = route_stale && !fixed,
+                              .route_stale = its_route == STORED_ROUTE_STALE && !fixed,
                               .route_fixed = fixed,
                               .route_by_rule = from->route_by_rule,
                               .tried = from->attempts > 0,

@@ -34,11 +34,18 @@
 
 struct destination;
 
+/* What a stored route is to us (spool_routes.h). */
+enum stored_route {
+    STORED_ROUTE_OURS,  /* our tables say the same */
+    STORED_ROUTE_STALE, /* or there is none */
+    STORED_ROUTE_NEWER, /* it is kept to */
+};
+
 struct active_rcpt {
     uint32_t n;
     uint32_t notify;
     bool route_stale;   /* the spool has no route for it, or one of another table */
-    bool route_fixed;   /* its store says where it goes */
+    bool route_fixed;   /* its store says where it goes, or newer tables than ours */
     bool route_by_rule; /* likewise: by a rule for this message, as a content filter */
     bool tried;         /* a delivery was tried, as far as the spool remembers */
     char *address;      /* owned; behind its NUL follow the ORCPT and, where the route is fixed,
@@ -190,7 +197,8 @@ static inline bool active_is_clean(const struct active_msg *m)
 }
 
 /* Append a recipient; its number must be above all before it. */
-void active_add_rcpt(struct active_msg *m, const struct spool_rcpt *from, bool route_stale);
+void active_add_rcpt(struct active_msg *m, const struct spool_rcpt *from,
+                     enum stored_route its_route);
 
 /* NULL when it is not here (never read, or settled). */
 struct active_rcpt *active_find_rcpt(struct active_msg *m, uint32_t n);

@@ -312,6 +312,7 @@ static size_t walk_rcpts(struct queue *q, const struct intervention_work *w, str
 {
     struct spool_rcpt page[WALK_RCPTS];
     struct walked walked[WALK_RCPTS];
+    uint64_t own = queue_route_generation(q);
     size_t count = 0;
 
     if (spool_read_rcpts(q->spool, id, *after, true, WALK_RCPTS, page, &count) != 0) {
@@ -323,7 +324,8 @@ static size_t walk_rcpts(struct queue *q, const struct intervention_work *w, str
 
         walked[i] = (struct walked){.n = r->n};
         *after = r->n;
-        if (r->route_generation == SPOOL_ROUTE_FIXED) {
+        if (r->route_generation == SPOOL_ROUTE_FIXED ||
+            spool_route_is_newer(q->spool, r->route_generation, own)) {
             *matched = *matched || is_about_address(w->about, m, r->address);
             continue; /* its pass says where it goes */
         }
@@ -335,7 +337,7 @@ static size_t walk_rcpts(struct queue *q, const struct intervention_work *w, str
             continue;
         }
         *matched = true;
-        walked[i].changed = r->route_generation != q->conf->route_generation ||
+        walked[i].changed = spool_route_is_stale(q->spool, r->route_generation, own) ||
                             !slice_equal(r->transport, slice_string(route.transport)) ||
                             !slice_equal(r->nexthop, slice_string(route.nexthop));
         walked[i].transport = route.transport;
@@ -345,7 +347,7 @@ static size_t walk_rcpts(struct queue *q, const struct intervention_work *w, str
         if (walked[i].changed) {
             /* Only shown: a failure costs nothing but the batch, which the commit will report. */
             (void)spool_set_route(q->spool, id, walked[i].n, slice_string(walked[i].transport),
-                                  slice_string(walked[i].nexthop), q->conf->route_generation);
+                                  slice_string(walked[i].nexthop), own);
             mem_free(walked[i].nexthop);
         }
     }

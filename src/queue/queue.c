@@ -481,6 +481,14 @@ static void leave_all(struct queue *q)
     }
 }
 
+void queue_reroute(struct queue *q)
+{
+    leave_all(q); /* to be claimed again and routed anew */
+    if (!conf_spool_routes(q->conf)) {
+        interventions_reroute(q);
+    }
+}
+
 static void queue_reload(struct role *role, const struct conf *old)
 {
     struct queue *q = role->state;
@@ -496,11 +504,9 @@ static void queue_reload(struct role *role, const struct conf *old)
     transports_load(q);
     destinations_reload(q);
     pass_classes_reload(q);
+    spool_route_by(q->spool, q->conf->route_tables);
     if (old->route_generation != q->conf->route_generation) {
-        leave_all(q); /* to be claimed again and routed anew */
-        if (!conf_spool_routes(q->conf)) {
-            interventions_reroute(q);
-        }
+        queue_reroute(q);
     }
     queue_try_stuck(q);
     import_now(&q->import);

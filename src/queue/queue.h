@@ -54,6 +54,7 @@
 #include "route.h"
 #include "scheduler.h"
 #include "spool.h"
+#include "spool_routes.h"
 #include "transports.h"
 #include "watches.h"
 #include "hooks.h"
@@ -131,6 +132,15 @@ void queue_at_hand(struct queue *q);
 
 /* Take it out of the scheduler but leave it to the spool as it is, to be claimed again. */
 void queue_leave(struct queue *q, struct msg_id id);
+
+/* The tables by which mail is routed are others now: all of it is routed anew. */
+void queue_reroute(struct queue *q);
+
+/* The generation of routes that are found now (spool_routes.h). */
+static inline uint64_t queue_route_generation(const struct queue *q)
+{
+    return spool_route_generation(q->spool, q->conf->route_generation);
+}
 
 /* How often free space and a failed storage are looked at. */
 #define QUEUE_CHECK_PERIOD_US (1 * US_PER_S)

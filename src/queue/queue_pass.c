@@ -72,11 +72,21 @@ void pass_classes_reload(struct queue *q)
 
 /* ---- reading recipients --------------------------------------------------------------------- */
 
+static enum stored_route stored_route_of(const struct queue *q, const struct spool_rcpt *r,
+                                         uint64_t own)
+{
+    return r->transport.len == 0 || spool_route_is_stale(q->spool, r->route_generation, own)
+               ? STORED_ROUTE_STALE
+           : spool_route_is_newer(q->spool, r->route_generation, own) ? STORED_ROUTE_NEWER
+                                                                      : STORED_ROUTE_OURS;
+}
+
 /* Read the next page of pending recipients that are at hand, at most READ_PAGE, into memory.
  * *ret_count is their number. False when the message can't go on. */
 static bool read_page(struct queue *q, struct active_msg *m, size_t max, size_t *ret_count)
 {
     struct spool_rcpt page[READ_PAGE];
+    uint64_t own = queue_route_generation(q);
     size_t count = 0;
     int rc;
 
@@ -92,9 +102,7 @@ static bool read_page(struct queue *q, struct active_msg *m, size_t max, size_t 
         return false;
     }
     for (size_t i = 0; i < count; i++) {
-        active_add_rcpt(m, &page[i],
-                        page[i].transport.len == 0 ||
-                            page[i].route_generation != q->conf->route_generation);
+        active_add_rcpt(m, &page[i], stored_route_of(q, &page[i], own));
     }
     *ret_count = count;
     return true;

@@ -370,7 +370,7 @@ static int submit(struct queue *q, const struct spool_message *m, const struct r
             .notify = NOTIFY_NEVER,
             .transport = filtered ? SLICE("milter") : slice_string(routes[i].transport),
             .nexthop = filtered ? SLICE("reports") : slice_string(routes[i].nexthop),
-            .route_generation = filtered ? SPOOL_ROUTE_FIXED : q->conf->route_generation};
+            .route_generation = filtered ? SPOOL_ROUTE_FIXED : queue_route_generation(q)};
     }
     message.report_due = pass_report_due(q->conf, &message);
     rc = spool_submit(q->spool, &message, rcpts, (uint32_t)to->count, slice_of("", 0), &content,

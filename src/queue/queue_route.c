@@ -25,7 +25,7 @@ static void store_route(struct queue *q, const struct active_msg *m, struct acti
                         const struct route *route)
 {
     (void)spool_set_route(q->spool, m->id, r->n, slice_string(route->transport),
-                          slice_string(route->nexthop), q->conf->route_generation);
+                          slice_string(route->nexthop), queue_route_generation(q));
     r->route_stale = false;
 }
 

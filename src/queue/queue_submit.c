@@ -62,7 +62,7 @@ static struct active_msg *keep_submitted(struct queue *q, const struct wire_subm
         struct spool_rcpt rcpt = rcpts[i];
 
         rcpt.n = i + 1;
-        active_add_rcpt(active, &rcpt, false);
+        active_add_rcpt(active, &rcpt, STORED_ROUTE_OURS);
     }
     active->all_read = m->rcpt_count <= KEEP_RCPTS_MAX;
     return active;
@@ -163,6 +163,7 @@ int submit_message(struct queue *q, const struct wire_submit *m, int fd, bool is
     char **nexthops, *parked;
     char class_room[CLASS_NAME_MAX], sched_class_room[SCHED_CLASS_NAME_MAX];
     struct classified class;
+    uint64_t generation = queue_route_generation(q);
     int rc = 0;
 
     class = is_report ? class_of_report(q->conf, m->sender, class_room)
@@ -199,8 +200,7 @@ int submit_message(struct queue *q, const struct wire_submit *m, int fd, bool is
                                        .notify = m->rcpts[i].notify,
                                        .transport = slice_string(route.transport),
                                        .nexthop = slice_string(nexthops[i]),
-                                       .route_generation =
-                                           forced ? SPOOL_ROUTE_FIXED : q->conf->route_generation};
+                                       .route_generation = forced ? SPOOL_ROUTE_FIXED : generation};
         queue_route_hold_back(q->conf, &route);
         park_target_add(q, &target, &route);
     }

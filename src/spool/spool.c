@@ -370,6 +370,31 @@ void spool_lease_ended(struct spool *sp)
     }
 }
 
+void spool_route_by(struct spool *sp, uint64_t fingerprint)
+{
+    CHECK(fingerprint != 0);
+    if (sp->engine->routes != NULL) {
+        sp->engine->routes->route_by(sp, fingerprint);
+    }
+}
+
+uint64_t spool_route_generation(const struct spool *sp, uint64_t fingerprint)
+{
+    return sp->engine->routes != NULL ? sp->engine->routes->generation(sp) : fingerprint;
+}
+
+bool spool_route_is_stale(const struct spool *sp, uint64_t stored, uint64_t own)
+{
+    bool is_other = sp->engine->routes != NULL ? stored < own : stored != own;
+
+    return is_other && stored != SPOOL_ROUTE_FIXED;
+}
+
+bool spool_route_is_newer(const struct spool *sp, uint64_t stored, uint64_t own)
+{
+    return sp->engine->routes != NULL && stored > own && stored != SPOOL_ROUTE_FIXED;
+}
+
 int spool_commits_fd(const struct spool *sp)
 {
     return sp->engine->commits == NULL ? -1 : sp->engine->commits->fd(sp);

@@ -139,7 +139,7 @@ struct spool_rcpt {
     enum spool_rcpt_state state; /* ignored on submit */
     struct slice transport;      /* routing cache; empty = not routed yet, nexthop is empty too */
     struct slice nexthop;
-    uint64_t route_generation; /* of the table that made it */
+    uint64_t route_generation; /* of the tables that made it (spool_routes.h) */
     bool route_by_rule;       /* of engines that route by themselves: a content filter's, perhaps */
     uint32_t attempts;        /* deliveries tried */
     struct slice status;      /* last enhanced status "4.4.1", or empty */
@@ -351,6 +351,7 @@ enum spool_event_type {
                           without an id: that was all, and spool_lease_ended is waited for */
     SPOOL_EVENT_HURRY, /* a message that was to be left (CHANGED) is still being delivered, and
                           another node waits for it: what can be broken off is to be */
+    SPOOL_EVENT_ROUTES, /* the generation of our routes is another one (spool_routes.h) */
     SPOOL_EVENT_ENDED, /* text: why nothing can ever be done with it again; the program ends */
 };
 

@@ -63,6 +63,7 @@
 #include "spool_others.h"
 #include "spool_parts.h"
 #include "spool_reroute.h"
+#include "spool_routes.h"
 #include "spool_search.h"
 #include "spool_shared.h"
 #include "spool_verbose.h"
@@ -173,6 +174,7 @@ struct spool_engine {
     const struct spool_others_part *others;
     const struct spool_handover_part *handover;
     const struct spool_shared_part *shared;
+    const struct spool_routes_part *routes;
 };
 
 /* Keep the words for spool_error; returns `err`. */

@@ -36,7 +36,7 @@ static void recipients_are_found_by_number_until_they_are_settled(void **state)
             m,
             &(struct spool_rcpt){
                 .n = n, .address = SLICE("a@b"), .orcpt = SLICE("rfc822;x"), .notify = n},
-            true);
+            STORED_ROUTE_STALE);
     }
     for (uint32_t n = 0; n <= 202; n++) {
         struct active_rcpt *r = active_find_rcpt(m, n);
@@ -63,7 +63,7 @@ static void settled_recipients_do_not_pile_up(void **state)
     active_init(&a);
     m = add(&a, 1, 10);
     for (uint32_t n = 1; n <= 100000; n++) {
-        active_add_rcpt(m, &(struct spool_rcpt){.n = n, .address = SLICE("a@b")}, false);
+        active_add_rcpt(m, &(struct spool_rcpt){.n = n, .address = SLICE("a@b")}, STORED_ROUTE_OURS);
         m->rcpt_handed++;
         if (n > 10) {
             active_settle_rcpt(m, active_find_rcpt(m, n - 10));
@@ -84,14 +84,14 @@ static void recipients_that_were_not_handed_out_stay_behind_those_that_were(void
     active_init(&a);
     m = add(&a, 1, 10);
     for (uint32_t n = 1; n <= 10; n++) {
-        active_add_rcpt(m, &(struct spool_rcpt){.n = n, .address = SLICE("a@b")}, false);
+        active_add_rcpt(m, &(struct spool_rcpt){.n = n, .address = SLICE("a@b")}, STORED_ROUTE_OURS);
     }
     m->rcpt_handed = 8;
     for (uint32_t n = 1; n <= 7; n++) {
         active_settle_rcpt(m, active_find_rcpt(m, n));
     }
     /* Drops the seven. */
-    active_add_rcpt(m, &(struct spool_rcpt){.n = 11, .address = SLICE("a@b")}, false);
+    active_add_rcpt(m, &(struct spool_rcpt){.n = 11, .address = SLICE("a@b")}, STORED_ROUTE_OURS);
     assert_int_equal(m->rcpt_count, 4);
     assert_int_equal(m->rcpt_handed, 1);
     assert_int_equal(m->rcpts[m->rcpt_handed].n, 9);
