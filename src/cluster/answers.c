@@ -273,7 +273,7 @@ static void take_waiting(struct desk *d, const PGresult *r, int row, struct text
     answer_wait(&in, &m);
     m.whole.n = (uint64_t)number(&in, 1, INT64_MAX, "it is a part of nothing");
     m.gathers = number(&in, PART_MAIL, PART_REPORT, "its kind is unknown") == PART_REPORT;
-    parts_left = number(&in, 0, SPOOL_PARTITIONS_MAX, "its number of parts is impossible");
+    parts_left = number(&in, 0, SPOOL_RCPTS_MAX, "its number of parts is impossible");
     gen = number(&in, INT32_MIN, INT32_MAX, "it was given to impossibly often");
     if (m.gathers ? m.whole.n != m.id.n || p != parts_home(m.id) : parts_left != 0) {
         m.gathers = false;
@@ -325,7 +325,7 @@ static void take_rcpt(struct desk *d, const PGresult *r, int row, bool is_others
     uint16_t p;
 
     msg = whose(d, &in, &p);
-    if (msg == NULL || msg->row != ROW_WAITING || msg->p != p) {
+    if (msg == NULL || msg->row != ROW_WAITING || msg->f.p != p) {
         return; /* an orphan: `sluice cluster check` finds it */
     }
     to.n = (uint32_t)number(&in, 1, msg->f.m.rcpt_total, "a recipient's number is impossible");

@@ -550,3 +550,37 @@ int cluster_search_oldest(struct cluster_search *s, const struct spool_destinati
     }
     return err;
 }
+
+int cluster_search_stale(struct cluster_search *s, const bool is_mine[PARTITIONS], uint64_t own,
+                         const struct spool_routed *after, size_t max, struct spool_routed *ret,
+                         size_t *ret_count)
+{
+    const char *comma = "";
+    struct cluster_query q;
+    int err;
+
+    cluster_query_init(&q);
+    SAY(&q, "SELECT DISTINCT p, id FROM recipient WHERE p = ANY('{");
+    for (unsigned p = 0; p < PARTITIONS; p++) {
+        if (is_mine[p]) {
+            SAY(&q, "%s%u", comma, p);
+            comma = ",";
+        }
+    }
+    SAY(&q,
+        "}'::smallint[]) AND (p, id) > (%u::smallint, %" PRId64
+        ") AND state = 1 AND (route_generation < %" PRIu64 " OR (route_generation > %" PRIu64
+        " AND route_generation <> %" PRIu64 ")) ORDER BY p, id LIMIT %zu",
+        after->partition, (int64_t)after->id.n, own, SPOOL_ROUTE_GENERATION_MAX, SPOOL_ROUTE_FIXED,
+        max);
+    err = s->ask(s, &q);
+    for (int i = 0; err == 0 && i < rows(s, max); i++) {
+        int64_t p = number(s, i, 0), id = number(s, i, 1);
+
+        if (p >= 0 && p < PARTITIONS && id > 0) {
+            ret[(*ret_count)++] =
+                (struct spool_routed){.partition = (unsigned)p, .id = {(uint64_t)id}};
+        }
+    }
+    return err;
+}

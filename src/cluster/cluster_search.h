@@ -8,6 +8,7 @@
 #include <libpq-fe.h>
 
 #include "buf.h"
+#include "partition.h"
 #include "spool_engine.h"
 #include "text_pool.h"
 
@@ -77,6 +78,10 @@ int cluster_search_destinations(struct cluster_search *s, size_t max, struct spo
                                 size_t *ret_count);
 int cluster_search_destinations_from(struct cluster_search *s, const struct spool_destination *from,
                                      size_t max, struct spool_destination *ret, size_t *ret_count);
+/* As spool_routes.h, of these partitions. */
+int cluster_search_stale(struct cluster_search *s, const bool is_mine[PARTITIONS], uint64_t own,
+                         const struct spool_routed *after, size_t max, struct spool_routed *ret,
+                         size_t *ret_count);
 int cluster_search_oldest(struct cluster_search *s, const struct spool_destination *of,
                           struct wall *ret_arrived);
 

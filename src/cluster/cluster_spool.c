@@ -450,6 +450,23 @@ static int give(struct spool *sp, struct msg_id id, struct wall due)
     return desk_give(&cluster_of(sp)->desk, id, due);
 }
 
+static int lies_in(const struct spool *sp, struct msg_id id)
+{
+    return desk_partition(&((const struct cluster_spool *)sp)->desk, id);
+}
+
+static int move(struct spool *sp, struct msg_id id, const struct spool_relocation *m)
+{
+    struct cluster_spool *s = cluster_of(sp);
+
+    for (size_t i = 0; i < m->count; i++) {
+        if (m->shares[i].id.n != id.n && !engine_member_has_reserved(s->member, m->shares[i].id)) {
+            return spool_batch_failed(sp, spool_fail(sp, -EIO, NOT_RESERVED));
+        }
+    }
+    return desk_move(&s->desk, id, m);
+}
+
 static int parts_want(struct spool *sp, struct msg_id whole)
 {
     return desk_parts_want(&cluster_of(sp)->desk, whole);
@@ -464,12 +481,19 @@ static int parts_of(struct spool *sp, struct msg_id whole, struct msg_id after, 
 static const struct spool_parts_part parts = {.partition = partition,
                                               .submit = submit_parts,
                                               .give = give,
+                                              .lies_in = lies_in,
+                                              .move = move,
                                               .want = parts_want,
                                               .parts_of = parts_of};
 
 static int places_of(struct spool *sp, struct msg_id id, struct spool_places *ret)
 {
     return desk_places_of(&cluster_of(sp)->desk, id, ret);
+}
+
+static void look_anew(struct spool *sp)
+{
+    desk_forget_foreign(&cluster_of(sp)->desk, false);
 }
 
 static void own_places(const struct spool *sp, struct spool_places *ret)
@@ -488,7 +512,7 @@ static bool is_own(const struct spool *sp, struct msg_id id)
     const struct cluster_spool *s = (const struct cluster_spool *)sp;
     const struct desk_message *msg = desk_find(&s->desk, id);
 
-    return msg != NULL && s->finder.is_mine[msg->p];
+    return msg != NULL && s->finder.is_mine[msg->f.p];
 }
 
 static int owner(const struct spool *sp, unsigned p)
@@ -568,6 +592,7 @@ static void answer_other(struct spool *sp, uint32_t token, struct slice answer)
 }
 
 static const struct spool_others_part others = {.places_of = places_of,
+                                                .look_anew = look_anew,
                                                 .own_places = own_places,
                                                 .is_own = is_own,
                                                 .owner = owner,
@@ -616,13 +641,32 @@ static void route_by(struct spool *sp, uint64_t fingerprint)
     engine_member_route_by(cluster_of(sp)->member, fingerprint);
 }
 
+/* Redirects and the like make routes, too: each change of one raises the version. */
 static uint64_t route_generation(const struct spool *sp)
 {
-    return engine_member_route(((const struct cluster_spool *)sp)->member);
+    const struct cluster_spool *s = (const struct cluster_spool *)sp;
+    uint64_t number = engine_member_route(s->member), version = shared_texts_reroutes(s->shared);
+
+    return number == 0 ? 0
+                       : number * SPOOL_ROUTE_VERSIONS +
+                             (version < SPOOL_ROUTE_VERSIONS ? version : SPOOL_ROUTE_VERSIONS - 1);
 }
 
-static const struct spool_routes_part routes = {.route_by = route_by,
-                                                .generation = route_generation};
+static int stale_routes(struct spool *sp, uint64_t own, const struct spool_routed *after,
+                        size_t max, struct spool_routed *ret, size_t *ret_count)
+{
+    struct cluster_spool *s = cluster_of(sp);
+    int err = cluster_search_stale(engine_search_of(s->search), s->finder.is_mine, own, after, max,
+                                   ret, ret_count);
+
+    if (err == 0) {
+        loader_bring(s->loader, ret, *ret_count);
+    }
+    return err;
+}
+
+static const struct spool_routes_part routes = {
+    .route_by = route_by, .generation = route_generation, .stale = stale_routes};
 
 static bool shared_is_there(const struct spool *sp)
 {

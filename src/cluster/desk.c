@@ -97,7 +97,7 @@ static void place(struct desk *d, struct desk_message *msg)
     const struct desk_fields *f = &msg->f;
 
     if (!f->claimed && !f->gone && !msg->is_loading && msg->undos == 0 && !heap_has(&msg->due) &&
-        d->finder->is_mine[msg->p] &&
+        d->finder->is_mine[msg->f.p] &&
         (f->m.state == SPOOL_INCOMING || f->m.state == SPOOL_DEFERRED)) {
         heap_add(&d->due[due_order(f->m.state)], &msg->due);
     }
@@ -169,7 +169,7 @@ static void unlink_key(struct desk *d, struct desk_message *msg)
 
 static void link_key(struct desk *d, struct desk_message *msg)
 {
-    if (msg->f.m.parked.len > 0 && !msg->f.gone && d->finder->is_mine[msg->p]) {
+    if (msg->f.m.parked.len > 0 && !msg->f.gone && d->finder->is_mine[msg->f.p]) {
         msg->key = need_key(d, msg->f.m.parked);
         TAILQ_INSERT_TAIL(&msg->key->here, msg, by_key);
         msg->key->here_count++;
@@ -188,16 +188,16 @@ static void count_total(struct desk *d, uint16_t p, enum spool_state state, uint
     }
 }
 
-static void count_fields(struct desk *d, uint16_t p, const struct desk_fields *f, bool add)
+static void count_fields(struct desk *d, const struct desk_fields *f, bool add)
 {
-    if (f->gone || !d->finder->is_mine[p]) {
+    if (f->gone || !d->finder->is_mine[f->p]) {
         return;
     }
     if (!spool_is_part(&f->m)) { /* its message is counted */
-        count_total(d, p, f->m.state, add ? 1 : UINT64_MAX, add ? f->m.size : -f->m.size);
+        count_total(d, f->p, f->m.state, add ? 1 : UINT64_MAX, add ? f->m.size : -f->m.size);
     }
     if (f->m.parked.len > 0) {
-        count_key(d, p, f->m.parked, add ? 1 : UINT64_MAX);
+        count_key(d, f->p, f->m.parked, add ? 1 : UINT64_MAX);
     }
 }
 
@@ -206,8 +206,8 @@ static void count_fields(struct desk *d, uint16_t p, const struct desk_fields *f
 /* Its fields become `to`, and all that depends on them. */
 static void put_fields(struct desk *d, struct desk_message *msg, struct desk_fields to)
 {
-    count_fields(d, msg->p, &to, true); /* first: a key that stays is not made anew */
-    count_fields(d, msg->p, &msg->f, false);
+    count_fields(d, &to, true); /* first: a key that stays is not made anew */
+    count_fields(d, &msg->f, false);
     unplace(d, msg);
     unlink_key(d, msg);
     msg->f = to;
@@ -366,7 +366,7 @@ static void may_leave(struct desk *d, struct desk_message *msg)
 {
     const struct desk_fields *f = &msg->f;
     bool is_stale = msg->told_due != INT64_MAX;
-    bool is_ours = f->gone || d->finder->is_mine[msg->p];
+    bool is_ours = f->gone || d->finder->is_mine[msg->f.p];
 
     if (msg->undos > 0 || msg->is_loading || (!f->gone && f->claimed) ||
         (msg->is_looked && (f->gone || !is_stale)) ||
@@ -374,12 +374,12 @@ static void may_leave(struct desk *d, struct desk_message *msg)
         return; /* one that is gone and was looked at is known to be gone, for a while */
     }
     if (!f->gone && is_stale) {
-        finder_put_early(d->finder, msg->p, msg->told_due, msg->id);
+        finder_put_early(d->finder, msg->f.p, msg->told_due, msg->id);
     } else if (!f->gone && msg->row >= ROW_FRESH) {
-        finder_put_fresh(d->finder, msg->p, f->m.due.us, msg->id);
+        finder_put_fresh(d->finder, msg->f.p, f->m.due.us, msg->id);
     } else if (!f->gone && (f->m.state == SPOOL_INCOMING || f->m.state == SPOOL_DEFERRED)) {
         finder_put(d->finder, f->m.state == SPOOL_INCOMING ? FINDER_INCOMING : FINDER_DEFERRED,
-                   msg->p, f->m.due.us, msg->id);
+                   msg->f.p, f->m.due.us, msg->id);
     }
     free_message(d, msg);
 }
@@ -435,7 +435,7 @@ static int fail_by_id(struct desk *d, struct msg_id id, int err, const char *wor
 /* May it be changed by its id? What is claimed stays ours when its partition is let go. */
 static bool is_ours(const struct desk *d, const struct desk_message *msg)
 {
-    return d->finder->is_mine[msg->p] || msg->f.claimed;
+    return d->finder->is_mine[msg->f.p] || msg->f.claimed;
 }
 
 static int need(struct desk *d, struct msg_id id, struct desk_message **ret_msg)
@@ -603,6 +603,11 @@ void desk_keep_oldest(struct desk *d, struct partition_set *ret_told)
             drop_content(d, msg); /* it is in the database now */
         }
         msg->is_foreign = false;
+        if (oldest.moves[i].moves) { /* it leaves, and is read again by who has it now */
+            set_looked(d, msg, false);
+            set_ready(d, msg, false);
+            d->is_there_now = true;
+        }
         if (oldest.moves[i].tells && d->finder->is_mine[parts_home(msg->f.m.whole)]) {
             desk_tell(d, parts_home(msg->f.m.whole), msg->f.m.whole.n);
         }
@@ -681,15 +686,17 @@ int desk_submit(struct desk *d, struct msg_id id, const struct spool_new *n)
         return spool_fail(d->base, err, "submit: read content: %s", strerror(-err));
     }
     msg = add_message(d, id.n);
-    msg->p = partition_of(&n->rcpts[0]);
+    msg->f.p = partition_of(&n->rcpts[0]);
     msg->rcpts = mem_array(n->rcpt_count, sizeof msg->rcpts[0]);
     msg->rcpt_count = n->rcpt_count;
     for (uint32_t i = 0; i < n->rcpt_count; i++) {
         fill_new_rcpt(&msg->rcpts[i], n, i);
     }
-    msg->is_foreign = !d->finder->is_mine[msg->p];
-    set_new(d, msg, (struct desk_fields){.m = *n->m, .claimed = n->claim && !msg->is_foreign},
-            content);
+    msg->is_foreign = !d->finder->is_mine[msg->f.p];
+    set_new(
+        d, msg,
+        (struct desk_fields){.m = *n->m, .p = msg->f.p, .claimed = n->claim && !msg->is_foreign},
+        content);
     return 0;
 }
 
@@ -793,7 +800,7 @@ int desk_finish(struct desk *d, struct msg_id id, struct wall due, bool *ret_gon
         return err;
     }
     m = &msg->f.m;
-    *ret_gone = m->rcpt_pending + m->rcpt_to_report == 0 && msg->parts_left == 0 &&
+    *ret_gone = m->rcpt_pending + m->rcpt_to_report == 0 && msg->f.parts_left == 0 &&
                 m->state != SPOOL_CORRUPT;
     if (*ret_gone) {
         bury(d, msg);
@@ -814,7 +821,7 @@ int desk_finish_all_done(struct desk *d, struct msg_id id)
     struct desk_message *msg;
     int err = need_own(d, id, -ENOENT, &msg);
 
-    if (err == 0 && (msg->f.m.state == SPOOL_CORRUPT || msg->parts_left > 0)) {
+    if (err == 0 && (msg->f.m.state == SPOOL_CORRUPT || msg->f.parts_left > 0)) {
         err = spool_fail(d->base, -EINVAL, "it was quarantined, or has parts, and is not deleted");
     }
     if (err == 0) {
@@ -832,7 +839,9 @@ int desk_change(struct desk *d, const struct spool_change *c)
     if (err != 0) {
         return err;
     }
-    fields = (struct desk_fields){.m = *c->to, .claimed = msg->f.claimed && !c->end_claim};
+    fields = msg->f;
+    fields.m = *c->to;
+    fields.claimed = msg->f.claimed && !c->end_claim;
     pack_message(&fields);
     set_fields(d, msg, fields);
     for (uint32_t i = 0; c->forget_tries && i < msg->rcpt_count; i++) {
@@ -853,7 +862,7 @@ int desk_remove(struct desk *d, struct msg_id id)
     struct desk_message *msg;
     int err = need_own(d, id, -EROFS, &msg);
 
-    if (err == 0 && msg->parts_left > 0) {
+    if (err == 0 && msg->f.parts_left > 0) {
         return desk_reported(d, id);
     }
     if (err == 0) {
@@ -868,8 +877,9 @@ int desk_quarantine(struct desk *d, struct msg_id id, struct slice reason)
     int err = need_own(d, id, -ENOENT, &msg);
 
     if (err == 0) {
-        struct desk_fields fields = {.m = msg->f.m};
+        struct desk_fields fields = msg->f;
 
+        fields.claimed = false;
         fields.m.state = SPOOL_CORRUPT;
         fields.m.reason = reason;
         fields.m.parked = SLICE("");
@@ -884,7 +894,7 @@ int desk_quarantine(struct desk *d, struct msg_id id, struct slice reason)
 static bool is_passing(const struct desk *d, const struct desk_message *msg, unsigned table)
 {
     return msg->row == ROW_FRESH + table && !msg->is_loading && !msg->f.gone && !msg->is_foreign &&
-           msg->wrong == NULL && d->finder->is_mine[msg->p];
+           msg->wrong == NULL && d->finder->is_mine[msg->f.p];
 }
 
 bool desk_is_passing(const struct desk *d, unsigned table, bool *ret_is_busy)
@@ -1220,11 +1230,31 @@ int desk_read_content(struct desk *d, struct msg_id id, struct buf *ret_bytes, i
 
 /* ---- what comes from the database ------------------------------------------------------------ */
 
+/* One of its parts leaves the desk. */
+static void forget_parts_of(const struct desk *d, uint64_t whole)
+{
+    struct desk_message *msg = desk_any(d, whole);
+
+    if (msg != NULL) {
+        msg->parts_are_here = false;
+    }
+}
+
+/* What was looked at of another's goes. */
+static void forget_foreign(struct desk *d, struct desk_message *msg)
+{
+    if (spool_is_part(&msg->f.m)) {
+        forget_parts_of(d, msg->f.m.whole.n);
+    }
+    set_looked(d, msg, false);
+    may_leave(d, msg);
+}
+
 bool desk_has(const struct desk *d, uint64_t id)
 {
     const struct desk_message *msg = desk_any(d, id);
 
-    return msg != NULL && (msg->is_loading || !msg->f.gone || msg->undos > 0);
+    return msg != NULL && (msg->is_loading || (!msg->f.gone && !msg->is_foreign) || msg->undos > 0);
 }
 
 struct desk_message *desk_expect(struct desk *d, uint64_t id, enum desk_reason why)
@@ -1236,8 +1266,12 @@ struct desk_message *desk_expect(struct desk *d, uint64_t id, enum desk_reason w
     }
     if (msg == NULL) {
         msg = add_message(d, id);
+    } else if (spool_is_part(&msg->f.m)) {
+        forget_parts_of(d, msg->f.m.whole.n);
     }
-    drop_rows(d, msg); /* it was known to be gone: now it is said to be there */
+    /* It was known to be gone, and now is said to be there; or was another's, and may be ours. */
+    drop_rows(d, msg);
+    msg->is_foreign = msg->is_old = false;
     msg->f.gone = true;
     msg->row = ROW_NONE;
     msg->is_loading = true;
@@ -1254,9 +1288,8 @@ void desk_fill(struct desk *d, struct desk_message *msg, uint16_t p, unsigned ro
 {
     CHECK(msg->is_loading);
     drop_rows(d, msg); /* of an answer that was not complete */
-    msg->p = p;
     msg->row = row;
-    msg->f = (struct desk_fields){.m = *m};
+    msg->f = (struct desk_fields){.m = *m, .p = p};
     pack_message(&msg->f);
 }
 
@@ -1289,7 +1322,7 @@ void desk_fill_content(struct desk *d, struct desk_message *msg, char *bytes, in
 
 void desk_fill_report(struct desk_message *msg, uint32_t parts_left, int32_t gen)
 {
-    msg->parts_left = parts_left;
+    msg->f.parts_left = parts_left;
     msg->gen = gen;
 }
 
@@ -1307,7 +1340,7 @@ bool desk_needs_others(const struct desk_message *msg)
 {
     const struct spool_message *m = &msg->f.m;
 
-    return m->gathers && msg->parts_left > 0 && m->warnings == 0 && m->sender.len > 0;
+    return m->gathers && msg->f.parts_left > 0 && m->warnings == 0 && m->sender.len > 0;
 }
 
 void desk_fill_wrong(struct desk_message *msg, const char *why)
@@ -1336,7 +1369,7 @@ static bool adds_up(const struct desk_message *msg)
 void desk_loaded(struct desk *d, struct desk_message *msg)
 {
     CHECK(msg->is_loading);
-    msg->is_foreign = msg->row != ROW_NONE && !d->finder->is_mine[msg->p];
+    msg->is_foreign = msg->row != ROW_NONE && !d->finder->is_mine[msg->f.p];
     if (msg->is_foreign && !msg->is_looked) { /* it was let go meanwhile */
         drop_rows(d, msg);
         msg->f.gone = true;
@@ -1364,6 +1397,16 @@ void desk_loaded(struct desk *d, struct desk_message *msg)
     trim_looked(d);
 }
 
+void desk_leave_until(struct desk *d, uint64_t id, int64_t now)
+{
+    struct desk_message *msg = desk_any(d, id);
+
+    if (msg != NULL && !msg->is_loading && !msg->f.gone && msg->f.m.due.us > now) {
+        set_ready(d, msg, false);
+        may_leave(d, msg);
+    }
+}
+
 void desk_count_stored(struct desk *d, uint16_t p, enum spool_state state, uint64_t messages,
                        uint64_t bytes)
 {
@@ -1382,7 +1425,7 @@ void desk_count_parked(struct desk *d, uint16_t p, struct slice key, uint64_t me
 static bool batch_has(const struct desk_batch *b, unsigned p)
 {
     for (size_t i = 0; i < b->count; i++) {
-        if (b->log[i].message->p == p) {
+        if (b->log[i].message->f.p == p || (b->log[i].n == 0 && b->log[i].before.fields.p == p)) {
             return true;
         }
     }
@@ -1456,21 +1499,11 @@ void desk_let_go(struct desk *d, const struct partition_set *partitions)
     forget_counts(d, partitions);
     HASH_ITER(hh, d->all, msg, next)
     {
-        if (!msg->is_loading && !msg->f.gone && partition_set_has(partitions, msg->p)) {
+        if (!msg->is_loading && !msg->f.gone && partition_set_has(partitions, msg->f.p)) {
             unplace(d, msg);
             set_looked(d, msg, false);
             may_leave(d, msg);
         }
-    }
-}
-
-/* One of its parts leaves the desk. */
-static void forget_parts_of(const struct desk *d, uint64_t whole)
-{
-    struct desk_message *msg = desk_any(d, whole);
-
-    if (msg != NULL) {
-        msg->parts_are_here = false;
     }
 }
 
@@ -1484,11 +1517,7 @@ void desk_forget_foreign(struct desk *d, bool only_old)
             continue;
         }
         if (msg->is_old || !only_old) {
-            if (spool_is_part(&msg->f.m)) {
-                forget_parts_of(d, msg->f.m.whole.n);
-            }
-            set_looked(d, msg, false);
-            may_leave(d, msg);
+            forget_foreign(d, msg);
         } else {
             msg->is_old = true;
         }
@@ -1502,7 +1531,7 @@ size_t desk_claimed_in(const struct desk *d, const struct partition_set *partiti
     size_t count = 0;
 
     for (const struct desk_message *msg = d->all; msg != NULL; msg = msg->hh.next) {
-        if (msg->f.claimed && partition_set_has(partitions, msg->p)) {
+        if (msg->f.claimed && partition_set_has(partitions, msg->f.p)) {
             ids[count++].n = msg->id;
         }
     }
@@ -1510,12 +1539,26 @@ size_t desk_claimed_in(const struct desk *d, const struct partition_set *partiti
     return count;
 }
 
+/* What a batch moves is open where it comes from, too. */
+static void add_origins(const struct desk_batch *b, struct partition_set *partitions)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        if (b->log[i].n == 0 && !b->log[i].before.fields.gone && !b->log[i].message->is_foreign) {
+            partition_set_add(partitions, b->log[i].before.fields.p);
+        }
+    }
+}
+
 void desk_open_in(const struct desk *d, struct partition_set *ret_partitions)
 {
     *ret_partitions = (struct partition_set){{0}};
+    add_origins(&d->open, ret_partitions);
+    for (unsigned i = 0; i < d->under_way_count; i++) {
+        add_origins(&d->under_way[i], ret_partitions);
+    }
     for (const struct desk_message *msg = d->all; msg != NULL; msg = msg->hh.next) {
         if (msg->f.claimed || (msg->undos > 0 && !msg->is_foreign)) {
-            partition_set_add(ret_partitions, msg->p);
+            partition_set_add(ret_partitions, msg->f.p);
         }
     }
 }
@@ -1540,7 +1583,7 @@ int desk_submit_parts(struct desk *d, struct msg_id whole, const struct spool_ne
     }
     for (size_t i = 0; i < count; i++) {
         msg = add_message(d, shares[i].id.n);
-        msg->p = (uint16_t)shares[i].partition;
+        msg->f.p = fields.p = (uint16_t)shares[i].partition;
         msg->rcpts = mem_array(shares[i].count, sizeof msg->rcpts[0]);
         msg->rcpt_count = shares[i].count;
         for (uint32_t k = 0; k < shares[i].count; k++) {
@@ -1550,7 +1593,7 @@ int desk_submit_parts(struct desk *d, struct msg_id whole, const struct spool_ne
         fields.m.id = shares[i].id;
         fields.m.whole = whole;
         fields.m.rcpt_pending = shares[i].count;
-        msg->is_foreign = !d->finder->is_mine[msg->p];
+        msg->is_foreign = !d->finder->is_mine[msg->f.p];
         set_new(d, msg, fields, copies && !msg->is_foreign ? mem_copy(content, n->size) : NULL);
         if (!msg->is_foreign && d->ready_count < DESK_LOOKED_MAX) {
             set_ready(d, msg, true); /* it need not be read to be claimed */
@@ -1563,9 +1606,9 @@ int desk_submit_parts(struct desk *d, struct msg_id whole, const struct spool_ne
     fields.m.parked = SLICE("");
     fields.m.due = n->m->report_due.us != 0 ? n->m->report_due : n->m->due;
     msg = add_message(d, whole.n);
-    msg->p = parts_home(whole);
-    msg->parts_left = (uint32_t)count;
-    msg->is_foreign = !d->finder->is_mine[msg->p];
+    msg->f.p = fields.p = parts_home(whole);
+    fields.parts_left = (uint32_t)count;
+    msg->is_foreign = !d->finder->is_mine[msg->f.p];
     set_new(d, msg, fields, content);
     return 0;
 }
@@ -1595,6 +1638,120 @@ int desk_give(struct desk *d, struct msg_id id, struct wall due)
     fields.m.rcpt_to_report = 0;
     set_fields(d, msg, fields);
     return 0;
+}
+
+/* It goes to another partition, where it is due then at the latest. What it was parked for does not
+ * hold there. */
+static void leave_for(struct desk_fields *fields, unsigned p, struct wall due)
+{
+    fields->p = (uint16_t)p;
+    fields->claimed = false;
+    fields->m.parked = SLICE("");
+    fields->m.due = wall_min(fields->m.due, due);
+}
+
+/* Recipients of a message become a part of their own, as they are. */
+static void move_share(struct desk *d, struct desk_message *from, const struct spool_share *share,
+                       struct wall due)
+{
+    struct desk_message *msg = add_message(d, share->id.n);
+    struct desk_fields fields = from->f;
+
+    fields.claimed = fields.waits = false;
+    fields.parts_made = 0;
+    fields.m.id = share->id;
+    fields.m.whole = spool_whole(&from->f.m);
+    fields.m.rcpt_pending = share->count;
+    fields.m.rcpt_to_report = 0;
+    if (share->partition != from->f.p) {
+        leave_for(&fields, share->partition, due);
+    }
+    msg->f.p = fields.p;
+    msg->is_foreign = !d->finder->is_mine[fields.p];
+    msg->rcpts = mem_array(share->count, sizeof msg->rcpts[0]);
+    msg->rcpt_count = share->count;
+    for (uint32_t i = 0; i < share->count; i++) {
+        struct desk_rcpt *r = desk_rcpt(from, share->rcpts[i]), to = *r;
+
+        msg->rcpts[i].r = r->r;
+        pack_rcpt(&msg->rcpts[i]);
+        to.gone = true;
+        set_rcpt(d, from, r, to);
+    }
+    set_new(d, msg, fields, NULL);
+}
+
+/* The message has no recipients that are pending any more: it is the report part of its parts. */
+static void divide(struct desk *d, struct desk_message *msg, size_t count, struct wall due)
+{
+    struct desk_fields fields = copy_fields(msg);
+
+    fields.p = parts_home((struct msg_id){msg->id});
+    fields.parts_left = (uint32_t)count;
+    fields.claimed = false;
+    fields.m.whole.n = msg->id;
+    fields.m.gathers = true;
+    fields.m.state = SPOOL_DEFERRED;
+    fields.m.parked = SLICE("");
+    fields.m.due = due;
+    fields.m.rcpt_pending = 0;
+    set_fields(d, msg, fields);
+}
+
+/* Are these pending recipients of the message? */
+static bool has_all(const struct desk_message *msg, const struct spool_share *share)
+{
+    for (uint32_t i = 0; i < share->count; i++) {
+        const struct desk_rcpt *r = desk_rcpt(msg, share->rcpts[i]);
+
+        if (r == NULL || r->r.state != SPOOL_RCPT_PENDING) {
+            return false;
+        }
+    }
+    return true;
+}
+
+int desk_move(struct desk *d, struct msg_id id, const struct spool_relocation *m)
+{
+    struct desk_message *msg;
+    const struct spool_share *same = NULL; /* those that keep the id */
+    int err = need_right_own(d, id, &msg);
+
+    for (size_t i = 0; err == 0 && i < m->count; i++) {
+        same = m->shares[i].id.n == id.n ? &m->shares[i] : same;
+        if (msg->f.m.gathers || !has_all(msg, &m->shares[i])) {
+            err = fail_by_id(d, id, -EINVAL, "what is to move is not pending");
+        }
+    }
+    if (err != 0) {
+        return err;
+    }
+    CHECK(same != NULL || !spool_is_part(&msg->f.m));
+    for (size_t i = 0; i < m->count; i++) {
+        if (&m->shares[i] != same) {
+            move_share(d, msg, &m->shares[i], m->due);
+        }
+    }
+    if (same == NULL) {
+        divide(d, msg, m->count, m->report_due);
+    } else {
+        struct desk_fields fields = copy_fields(msg);
+
+        fields.parts_made += (uint32_t)m->count - 1;
+        fields.m.rcpt_pending = same->count;
+        if (same->partition != fields.p) {
+            leave_for(&fields, same->partition, m->due);
+        }
+        set_fields(d, msg, fields);
+    }
+    return 0;
+}
+
+int desk_partition(const struct desk *d, struct msg_id id)
+{
+    const struct desk_message *msg = desk_find(d, id);
+
+    return msg == NULL ? -1 : msg->f.p;
 }
 
 int desk_parts_want(struct desk *d, struct msg_id whole)
@@ -1647,11 +1804,11 @@ int desk_places_of(struct desk *d, struct msg_id id, struct spool_places *ret)
         return err;
     }
     whole = desk_find(d, id);
-    spool_places_add(ret, whole->p);
+    spool_places_add(ret, whole->f.p);
     for (struct desk_message *msg = d->all; msg != NULL && whole->f.m.gathers; msg = msg->hh.next) {
         if (!msg->is_loading && !msg->f.gone && spool_is_part(&msg->f.m) &&
             msg->f.m.whole.n == id.n) {
-            spool_places_add(ret, msg->p);
+            spool_places_add(ret, msg->f.p);
         }
     }
     return 0;

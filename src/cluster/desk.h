@@ -23,6 +23,9 @@
  * partition is let go what is claimed or in a batch stays until that has ended, and is not counted
  * any more.
  *
+ * A message that moves to another partition (spool_parts.h) is as new there when the batch is
+ * durable, and leaves the desk; until then both partitions have something open.
+ *
  * Functions that spool_engine.h has, too, are as there: errors are its, their words go to `base`.
  */
 #ifndef CLUSTER_DESK_H
@@ -49,14 +52,17 @@
 struct desk_rcpt {
     struct spool_rcpt r;
     char *block; /* owned: the bytes of its slices */
-    bool gone;
-    bool given; /* gone to the report part of its message */
+    bool gone;   /* also: it has moved to another part */
+    bool given;  /* gone to the report part of its message */
 };
 
 /* What can change of a message, but for its recipients. */
 struct desk_fields {
     struct spool_message m;
-    char *block; /* owned: the bytes of its slices */
+    char *block;         /* owned: the bytes of its slices */
+    uint16_t p;          /* its partition */
+    uint32_t parts_left; /* of a report part */
+    uint32_t parts_made; /* of a part: so many have left it */
     bool claimed;
     bool gone;
     bool waits; /* its rows are to be where those of waiting mail are */
@@ -95,14 +101,12 @@ struct desk_message {
     TAILQ_ENTRY(desk_message) by_key;
     TAILQ_ENTRY(desk_message) by_look;
     /* Of messages in parts. */
-    int64_t give_due; /* of a part: when what it gives is to be told */
-    int64_t told_due; /* of a report part: others have given to it since it was read, it is
+    int64_t give_due;         /* of a part: when what it gives is to be told */
+    int64_t told_due;         /* of a report part: others have given to it since it was read, it is
                                  due then; INT64_MAX: they have not */
-    int32_t gen;      /* of a report part, as the next: as it was read */
-    uint32_t parts_left;
+    int32_t gen;              /* of a report part, as the next: as it was read */
     struct desk_rcpt *others; /* owned: pending ones of its parts, as far as they were read */
     uint32_t other_count;
-    uint16_t p;         /* its partition */
     unsigned row;       /* enum desk_row, with the commits under way */
     char *wrong;        /* owned: its rows make no sense, and why; or NULL */
     unsigned undos;     /* in all logs */
@@ -133,6 +137,7 @@ struct desk_move {
     struct desk_message *message;
     unsigned before;
     bool tells; /* a part: its report part has something from it */
+    bool moves; /* it, or some of it, to another partition */
 };
 
 /* A report part that others, or parts of ours, have given to: it may be due. */
@@ -253,6 +258,9 @@ int desk_want(struct desk *d, struct msg_id id, bool content);
 int desk_submit_parts(struct desk *d, struct msg_id whole, const struct spool_new *n,
                       const struct spool_share *shares, size_t count);
 int desk_give(struct desk *d, struct msg_id id, struct wall due);
+int desk_move(struct desk *d, struct msg_id id, const struct spool_relocation *m);
+/* Where it lies; -1: it is not here. */
+int desk_partition(const struct desk *d, struct msg_id id);
 int desk_parts_want(struct desk *d, struct msg_id whole);
 /* Only those on the desk: after desk_parts_want, all. */
 int desk_parts_of(struct desk *d, struct msg_id whole, struct msg_id after, size_t max,
@@ -265,8 +273,9 @@ int desk_places_of(struct desk *d, struct msg_id id, struct spool_places *ret);
 
 enum desk_reason { DESK_READY, DESK_LOOKED };
 
-/* Is it there, loading, or changed by a batch? What was noted as gone may be in the database again,
- * or still: a partition that was lost may have come back. */
+/* Is it there and ours, loading, or changed by a batch? What was noted as gone may be in the database
+ * again, or still: a partition that was lost may have come back. What was looked at of another node's
+ * may have moved to us since. */
 bool desk_has(const struct desk *d, uint64_t id);
 /* A message is going to be loaded, unless the desk has it (NULL then). */
 struct desk_message *desk_expect(struct desk *d, uint64_t id, enum desk_reason why);
@@ -289,6 +298,9 @@ void desk_told(struct desk *d, uint16_t p, uint64_t id, int64_t due);
 void desk_fill_wrong(struct desk_message *msg, const char *why);
 /* It is complete, or was not found. */
 void desk_loaded(struct desk *d, struct desk_message *msg);
+
+/* What was to be claimed and is due later leaves until then. */
+void desk_leave_until(struct desk *d, uint64_t id, int64_t now);
 
 /* Messages that are there in the database, in a partition of ours, by state, with their bytes;
  * parked under a key. */

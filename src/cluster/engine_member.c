@@ -50,7 +50,7 @@ struct engine_member {
     bool is_ending;                             /* what was begun before has not ended */
     bool is_registered;                         /* and the committer does not know yet */
     bool is_woken;
-    bool is_late;                     /* what is shared is not known */
+    bool is_late;      /* what is shared is not known */
     int64_t route;     /* the number of our routing tables, as the queue was told; 0: not known */
     int64_t warned_of; /* the number of those in force that ours were found to be older than */
     int64_t old_since; /* us, as member_link_now: they are older since then; 0: from the start */
@@ -177,6 +177,7 @@ static void look_again(struct cluster_spool *s, int64_t now)
         }
     }
     m->second_look = (struct partition_set){{0}};
+    tell(m, SPOOL_EVENT_GAINED, (struct msg_id){0});
     tell(m, SPOOL_EVENT_READY, (struct msg_id){0});
 }
 
@@ -461,7 +462,7 @@ void engine_member_route_by(struct engine_member *m, uint64_t fingerprint)
 
 uint64_t engine_member_route(const struct engine_member *m)
 {
-    return (uint64_t)m->route * SPOOL_ROUTE_VERSIONS;
+    return (uint64_t)m->route;
 }
 
 static void look_for_arrivals(struct cluster_spool *s, int64_t now)

@@ -61,6 +61,8 @@ struct question {
     unsigned rows;    /* of ASK_ARRIVALS */
     unsigned where;   /* of ASK_LOAD, enum desk_row: where its messages are taken to be; ROW_NONE:
                          anywhere */
+    bool by_list;     /* places are as a list has had them: it may have moved since */
+    bool only_due;    /* what is loaded and due later leaves again */
     bool to_move;     /* what is loaded is to be moved: its content stays where it is */
     bool is_answered; /* of ASK_COUNT */
     char *bytes;      /* owned: content that was in a row */
@@ -221,6 +223,8 @@ static void counted(struct loader *l, struct question *q, const PGresult *r)
     l->has_come = true;
 }
 
+static void locate(struct loader *l, struct question *q);
+
 /* ---- loading --------------------------------------------------------------------------------- */
 
 /* What reads rows, in its order. `where` is enum desk_row; NULL: there is no n-th. */
@@ -345,6 +349,8 @@ static void load_rest(struct loader *l, struct question *q)
         question_free(rest);
         return;
     }
+    rest->by_list = q->by_list;
+    rest->only_due = q->only_due;
     rest->to_move = q->to_move; /* who waits for all of it waits for this */
     q->to_move = false;
     load(l, rest);
@@ -353,7 +359,7 @@ static void load_rest(struct loader *l, struct question *q)
 /* Takes the question. */
 static void loaded(struct loader *l, struct question *q)
 {
-    struct question *others = question_new(ASK_OTHERS);
+    struct question *others = question_new(ASK_OTHERS), *moved = question_new(ASK_LOCATE);
 
     if (q->where != ROW_NONE) {
         load_rest(l, q);
@@ -364,10 +370,15 @@ static void loaded(struct loader *l, struct question *q)
         if (msg == NULL || !msg->is_loading) {
             continue;
         }
-        if (q->ask == ASK_LOAD && desk_needs_others(msg)) {
-            add_head(others, (struct head){.p = msg->p, .id = msg->id});
+        if (q->by_list && msg->row == ROW_NONE) {
+            add_head(moved, (struct head){.id = msg->id});
+        } else if (q->ask == ASK_LOAD && desk_needs_others(msg)) {
+            add_head(others, (struct head){.p = msg->f.p, .id = msg->id});
         } else {
             desk_loaded(l->desk, msg);
+            if (q->only_due) {
+                desk_leave_until(l->desk, q->heads[i].id, l->now);
+            }
         }
     }
     if (q->id != 0) {
@@ -376,8 +387,14 @@ static void loaded(struct loader *l, struct question *q)
     if (q->to_move) {
         l->passing_is_asked = false;
     }
+    if (moved->head_count > 0) {
+        locate(l, moved);
+    } else {
+        question_free(moved);
+    }
     if (others->head_count > 0) {
         others->life = l->lives;
+        others->only_due = q->only_due;
         ask_by_key(l, others, answers_others_sql);
     } else {
         question_free(others);
@@ -529,7 +546,7 @@ static void ask_content(struct loader *l, struct desk_message *msg)
     if (msg->row >= ROW_FRESH) {
         committer_batch_add(
             b, fresh[msg->row - ROW_FRESH],
-            (struct link_param[]){number(room[0], msg->p), number(room[1], (int64_t)msg->id)}, 2);
+            (struct link_param[]){number(room[0], msg->f.p), number(room[1], (int64_t)msg->id)}, 2);
     } else if (msg->f.m.size <= DESK_CONTENT_MAX) {
         committer_batch_add(b, "SELECT bytes FROM message WHERE id = $1::bigint",
                             (struct link_param[]){number(room[0], stored)}, 1);
@@ -647,6 +664,7 @@ void loader_ask(struct loader *l)
     }
     unknown = question_new(ASK_LOCATE);
     known = question_new(ASK_LOAD);
+    known->by_list = true;
     for (size_t i = 0; i < l->desk->missed_count; i++) {
         struct desk_message *msg = l->desk->missed[i];
 
@@ -668,6 +686,7 @@ void loader_ask(struct loader *l)
         if (known->head_count == LOCATE_MAX) {
             load(l, known);
             known = question_new(ASK_LOAD);
+            known->by_list = true;
         }
         if (unknown->head_count == LOCATE_MAX) {
             locate(l, unknown);
@@ -946,7 +965,7 @@ static void passing_ended(struct loader *l, struct question *q)
 /* Read ahead. */
 static void go_on(struct loader *l)
 {
-    struct question *q, *waiting;
+    struct question *q, *waiting, *later;
     struct head early = {.due = 0};
     bool passes, has_some;
     size_t room;
@@ -957,11 +976,20 @@ static void go_on(struct loader *l)
     room = room_of(l);
     q = question_new(ASK_LOAD);
     waiting = question_new(ASK_LOAD);
+    later = question_new(ASK_LOAD);
+    q->only_due = waiting->only_due = true;    /* when what has arrived is due is not known */
     q->where = ROW_FRESH + l->desk->fresh_now; /* most often */
     while (q->head_count + waiting->head_count < room &&
            finder_take_early(l->finder, l->now, &early.p, &early.id, &passes)) {
-        add_head(passes ? q : waiting, early);
+        const struct desk_message *msg = desk_any(l->desk, early.id);
+
+        add_head(msg != NULL && msg->is_loading ? later : passes ? q : waiting, early);
     }
+    for (size_t i = 0; i < later->head_count; i++) {
+        /* It is being looked at, perhaps where it was before. */
+        finder_put_early(l->finder, later->heads[i].p, l->now, later->heads[i].id);
+    }
+    question_free(later);
     has_some = load_new(l, q, DESK_READY);
     has_some |= load_new(l, waiting, DESK_READY);
     if (has_some && room_of(l) < LOADER_HIGH - LOADER_LOW) {
@@ -981,6 +1009,18 @@ void loader_want(struct loader *l, int64_t now)
     l->now = now;
     l->is_wanted = true;
     go_on(l);
+}
+
+void loader_bring(struct loader *l, const struct spool_routed *mail, size_t count)
+{
+    struct question *q = question_new(ASK_LOAD);
+
+    for (size_t i = 0; i < count; i++) {
+        if (desk_any(l->desk, mail[i].id.n) == NULL) {
+            add_head(q, (struct head){.p = (uint16_t)mail[i].partition, .id = mail[i].id.n});
+        }
+    }
+    (void)load_new(l, q, DESK_LOOKED);
 }
 
 /* ---- what others tell ------------------------------------------------------------------------ */

@@ -41,6 +41,8 @@ bool loader_is_counting(const struct loader *l);
 
 /* Mail that is due now is wanted. */
 void loader_want(struct loader *l, int64_t now);
+/* These are to be looked at. */
+void loader_bring(struct loader *l, const struct spool_routed *mail, size_t count);
 /* Mail with this key is wanted. False: there is none that is not on the desk. */
 bool loader_want_key(struct loader *l, struct slice key);
 /* Bring what is ours and has its row in fresh table `table` to the desk, without its content: a

@@ -36,8 +36,8 @@
 
 /* What else comes with each renewal. */
 struct member_renewal {
-    uint64_t id_reserved; /* ours: no id above it may be given */
-    int64_t fresh_now;    /* the fresh table in turn; not checked */
+    uint64_t id_reserved;  /* ours: no id above it may be given */
+    int64_t fresh_now;     /* the fresh table in turn; not checked */
     int64_t active_route;  /* the number of the routing tables in force */
     int64_t route;         /* that of ours; 0: they have none yet */
     int64_t format;        /* of the tables */

@@ -39,6 +39,21 @@ const char parts_tell_sql[] =
     "x.p = told.p AND x.id = told.id";
 const char parts_tell_types[] = "sliil";
 
+const char parts_move_sql[] =
+    "UPDATE part x SET state = u.state, due = u.due, created = u.created, pending = u.pending, "
+    "to_report = u.to_report, warnings = u.warnings, force_expire = u.force_expire, "
+    "parked = u.parked, reason = u.reason, p = u.to_p, kind = u.kind, parts_left = u.parts_left "
+    "FROM unnest($1::smallint[], $2::bigint[], $3::smallint[], $4::bigint[], $5::bigint[], "
+    "$6::int[], $7::int[], $8::int[], $9::boolean[], $10::text[], $11::bytea[], $12::smallint[], "
+    "$13::smallint[], $14::int[]) AS u (p, id, state, due, created, pending, to_report, warnings, "
+    "force_expire, parked, reason, to_p, kind, parts_left) WHERE x.p = u.p AND x.id = u.id";
+const char parts_move_types[] = "slslliiiotbssi";
+
+const char parts_divide_sql[] =
+    "UPDATE message x SET home = u.home, parts = u.parts FROM unnest($1::bigint[], "
+    "$2::smallint[], $3::smallint[]) AS u (id, home, parts) WHERE x.id = u.id";
+const char parts_divide_types[] = "lss";
+
 const char parts_update_sql[] =
     "UPDATE part x SET state = u.state, due = CASE WHEN x.gen = u.gen THEN u.due ELSE "
     "least(x.due, u.due) END, created = u.created, "

@@ -13,6 +13,11 @@
  * away the recipients that it has reported, by their numbers and their count, and sets the time
  * when it is due only if `gen` is as it was read.
  *
+ * A recipient whose route lies in another partition is moved there by its owner, in one fenced
+ * batch: its part as a whole, or as a new part, which is added to parts_left in that batch, so that
+ * this is never 0 meanwhile. A message that was not in parts becomes its own report part, in its
+ * home.
+ *
  * In tests/model/lease.pml a part's end is [settles] (SETTLE), and the report part's end [closes].
  * The owner of the home is told of a gift as of any mail that arrives for it.
  */
@@ -37,9 +42,16 @@ uint16_t parts_home(struct msg_id whole);
 extern const char parts_give_sql[], parts_give_types[];
 
 /* [settles] What a report part is told of: (home, whole, recipients given, parts ended, due). The
- * rows of one report part are added up; they are locked in their order. When no part is left it is
+ * rows of one report part are added up (parts that were made count below 0); they are locked in
+ * their order. When no part is left it is
  * due at once, also from hold: nothing is left there to be held. */
 extern const char parts_tell_sql[], parts_tell_types[];
+
+/* A part goes to another partition, or a message becomes a report part: the key that it
+ * has, what an owner changes, then its partition, kind and parts_left. */
+extern const char parts_move_sql[], parts_move_types[];
+/* .. and its message: (id, home, parts). */
+extern const char parts_divide_sql[], parts_divide_types[];
 
 /* The owner's changes of a report part: (home, whole, state, due, created, recipients reported,
  * warnings, force_expire, reason, gen). */

@@ -53,6 +53,8 @@ enum statement {
     INSERT_CONTENT,
     INSERT_PART,
     INSERT_RCPT,
+    MOVE_PART,
+    DIVIDE_MESSAGE,
     UPDATE_PART,
     UPDATE_REPORT,
     UPDATE_RCPT,
@@ -72,6 +74,8 @@ static const struct {
 } statements[STATEMENTS] = {
     [GIVE_RCPT] = {parts_give_sql, parts_give_types},
     [TELL_REPORT] = {parts_tell_sql, parts_tell_types},
+    [MOVE_PART] = {parts_move_sql, parts_move_types},
+    [DIVIDE_MESSAGE] = {parts_divide_sql, parts_divide_types},
     [UPDATE_REPORT] = {parts_update_sql, parts_update_types},
     [CLOSE_REPORT] = {parts_close_sql, parts_close_types},
     [INSERT_FRESH_0] = INSERT_FRESH("0"),
@@ -162,17 +166,26 @@ struct writer {
     struct committer_batch *first; /* what parts give, before they are deleted */
     struct committer_batch *b;
     struct columns columns[STATEMENTS];
+    uint16_t
+        p; /* where the rows of the message are that is being written: it may be about to move */
 };
 
 static void put_key(struct columns *c, const struct desk_message *msg)
 {
-    columns_number(c, msg->p);
+    columns_number(c, msg->f.p);
+    columns_number(c, (int64_t)msg->id);
+}
+
+/* Where it was before the batch. */
+static void put_old_key(const struct writer *w, struct columns *c, const struct desk_message *msg)
+{
+    columns_number(c, w->p);
     columns_number(c, (int64_t)msg->id);
 }
 
 static void add_key(struct writer *w, unsigned statement, const struct desk_message *msg)
 {
-    put_key(&w->columns[statement], msg);
+    put_old_key(w, &w->columns[statement], msg);
     columns_row(&w->columns[statement], w->b);
 }
 
@@ -198,7 +211,7 @@ static void tell_mail(struct writer *w, const struct desk_message *msg)
 {
     const struct spool_message *m = &msg->f.m;
 
-    tell(w, (struct arrived_mail){.p = msg->p,
+    tell(w, (struct arrived_mail){.p = msg->f.p,
                                   .id = msg->id,
                                   .kind = ARRIVAL_MAIL,
                                   .counts_as = spool_is_part(m) ? 0 : (unsigned)m->state,
@@ -248,9 +261,9 @@ static void put_domain(struct columns *c, struct slice address)
     columns_bytes(c, slice_of(room, domain.len));
 }
 
-static void put_rcpt(struct columns *c, const struct desk_message *msg, const struct spool_rcpt *to)
+/* The columns of a recipient that change, behind its key. */
+static void put_rcpt(struct columns *c, const struct spool_rcpt *to)
 {
-    put_key(c, msg);
     columns_number(c, to->n);
     columns_number(c, to->state);
     columns_number(c, to->attempts < INT32_MAX ? to->attempts : INT32_MAX);
@@ -270,7 +283,8 @@ static void insert_rcpt(struct writer *w, const struct desk_message *msg,
 {
     struct columns *c = &w->columns[INSERT_RCPT];
 
-    put_rcpt(c, msg, to);
+    put_key(c, msg);
+    put_rcpt(c, to);
     columns_number(c, to->notify);
     columns_bytes(c, to->address);
     put_domain(c, to->address);
@@ -278,11 +292,11 @@ static void insert_rcpt(struct writer *w, const struct desk_message *msg,
     columns_row(c, w->b);
 }
 
+/* Likewise of a part. */
 static void put_part(struct columns *c, const struct desk_message *msg)
 {
     const struct spool_message *m = &msg->f.m;
 
-    put_key(c, msg);
     columns_number(c, m->state);
     columns_number(c, m->due.us);
     columns_number(c, m->created.us);
@@ -303,6 +317,7 @@ static void insert_part(struct writer *w, const struct desk_message *msg)
     struct columns *c = &w->columns[INSERT_PART];
     const struct spool_message *m = &msg->f.m;
 
+    put_key(c, msg);
     put_part(c, msg);
     columns_number(c, m->arrived.us);
     columns_number(c, (int64_t)m->size);
@@ -312,7 +327,7 @@ static void insert_part(struct writer *w, const struct desk_message *msg)
     columns_bytes(c, m->class_name);
     columns_number(c, (int64_t)spool_whole(m).n);
     columns_number(c, m->gathers ? PART_REPORT : PART_MAIL);
-    columns_number(c, msg->parts_left);
+    columns_number(c, msg->f.parts_left);
     columns_row(c, w->b);
 }
 
@@ -336,8 +351,8 @@ static void insert_message(struct writer *w, const struct desk_message *msg)
     } else {
         columns_null(c);
     }
-    columns_number(c, m->gathers ? msg->parts_left : 1);
-    columns_number(c, msg->p);
+    columns_number(c, m->gathers ? msg->f.parts_left : 1);
+    columns_number(c, msg->f.p);
     columns_row(c, w->b);
     for (uint64_t at = 0, n = 0; !is_inside && at < m->size; at += DESK_CHUNK, n++) {
         columns_number(chunk, (int64_t)msg->id);
@@ -346,6 +361,15 @@ static void insert_message(struct writer *w, const struct desk_message *msg)
                                       m->size - at < DESK_CHUNK ? m->size - at : DESK_CHUNK));
         columns_row(chunk, w->b);
     }
+}
+
+static void delete_rcpt(struct writer *w, const struct desk_message *msg, uint32_t n)
+{
+    struct columns *c = &w->columns[DELETE_RCPT];
+
+    put_old_key(w, c, msg);
+    columns_number(c, n);
+    columns_row(c, w->b);
 }
 
 static void insert_waiting(struct writer *w, const struct desk_message *msg)
@@ -394,7 +418,7 @@ static int entry_order(const void *a, const void *b)
     const struct desk_undo *const *x = a, *const *y = b;
     const struct desk_message *m = (*x)->message, *o = (*y)->message;
 
-    return m->p != o->p         ? (m->p > o->p) - (m->p < o->p)
+    return m->f.p != o->f.p     ? (m->f.p > o->f.p) - (m->f.p < o->f.p)
            : m->id != o->id     ? (m->id > o->id) - (m->id < o->id)
            : (*x)->n != (*y)->n ? ((*x)->n > (*y)->n) - ((*x)->n < (*y)->n)
                                 : (*x > *y) - (*x < *y);
@@ -411,6 +435,8 @@ static bool fields_are_changed(const struct desk_undo *first)
             a->rcpt_pending != m->rcpt_pending || a->rcpt_to_report != m->rcpt_to_report ||
             a->warnings != m->warnings || a->force_expire != m->force_expire ||
             first->before.fields.waits != first->message->f.waits ||
+            first->before.fields.p != first->message->f.p || a->gathers != m->gathers ||
+            first->before.fields.parts_made != first->message->f.parts_made ||
             !slice_equal(a->reason, m->reason) || !slice_equal(a->parked, m->parked));
 }
 
@@ -436,24 +462,28 @@ static bool write_given(struct writer *w, const struct desk_undo *const *entries
     const struct desk_message *msg = entries[0]->message;
     struct msg_id whole = msg->f.m.whole;
     const struct desk_rcpt *r;
-    int64_t given = 0;
+    int64_t given = 0, made = 0;
 
     for (size_t at = 0; (r = next_rcpt(entries, count, &at)) != NULL;) {
         if (r->given) {
-            put_rcpt(give, msg, &r->r);
+            put_old_key(w, give, msg);
+            put_rcpt(give, &r->r);
             columns_number(give, parts_home(whole));
             columns_number(give, (int64_t)whole.n);
             columns_row(give, w->first);
             given++;
         }
     }
-    if (given == 0 && !msg->f.gone) {
+    if (entries[0]->n == 0) {
+        made = msg->f.parts_made - entries[0]->before.fields.parts_made;
+    }
+    if (given == 0 && made == 0 && !msg->f.gone) {
         return false;
     }
     columns_number(tell, parts_home(whole));
     columns_number(tell, (int64_t)whole.n);
     columns_number(tell, given);
-    columns_number(tell, msg->f.gone);
+    columns_number(tell, msg->f.gone - made);
     columns_number(tell, given > 0 ? msg->give_due : WALL_NEVER.us);
     columns_row(tell, w->first);
     return true;
@@ -463,7 +493,7 @@ static bool write_given(struct writer *w, const struct desk_undo *const *entries
  * owner's. */
 static void update_report(struct writer *w, const struct desk_undo *const *entries, size_t count)
 {
-    struct columns *c = &w->columns[UPDATE_REPORT], *rcpts = &w->columns[DELETE_RCPT];
+    struct columns *c = &w->columns[UPDATE_REPORT];
     const struct desk_message *msg = entries[0]->message;
     const struct spool_message *m = &msg->f.m;
     const struct desk_rcpt *r;
@@ -471,9 +501,7 @@ static void update_report(struct writer *w, const struct desk_undo *const *entri
 
     for (size_t at = 0; (r = next_rcpt(entries, count, &at)) != NULL;) {
         if (r->gone) {
-            put_key(rcpts, msg);
-            columns_number(rcpts, r->r.n);
-            columns_row(rcpts, w->b);
+            delete_rcpt(w, msg, r->r.n);
             reported++;
         }
     }
@@ -495,18 +523,44 @@ static void update_rcpts(struct writer *w, const struct desk_undo *const *entrie
     const struct desk_rcpt *r;
 
     for (size_t at = 0; (r = next_rcpt(entries, count, &at)) != NULL;) {
-        uint32_t n = r->r.n;
-
         if (r->given) {
             continue; /* it has left */
         }
         if (r->gone) {
-            put_key(&w->columns[DELETE_RCPT], msg);
-            columns_number(&w->columns[DELETE_RCPT], n);
-            columns_row(&w->columns[DELETE_RCPT], w->b);
-        } else {
-            put_rcpt(&w->columns[UPDATE_RCPT], msg, &r->r);
+            delete_rcpt(w, msg, r->r.n);
+        } else if (msg->f.p == w->p) {
+            put_key(&w->columns[UPDATE_RCPT], msg);
+            put_rcpt(&w->columns[UPDATE_RCPT], &r->r);
             columns_row(&w->columns[UPDATE_RCPT], w->b);
+        }
+    }
+}
+
+/* The rows go to another partition, or the message becomes a report part. New parts are
+ * there already. */
+static void move_waiting(struct writer *w, const struct desk_undo *const *entries, size_t count)
+{
+    struct columns *c = &w->columns[MOVE_PART];
+    const struct desk_message *msg = entries[0]->message;
+
+    put_old_key(w, c, msg);
+    put_part(c, msg);
+    columns_number(c, msg->f.p);
+    columns_number(c, msg->f.m.gathers ? PART_REPORT : PART_MAIL);
+    columns_number(c, msg->f.parts_left);
+    columns_row(c, w->b);
+    if (msg->f.m.gathers) {
+        columns_number(&w->columns[DIVIDE_MESSAGE], (int64_t)msg->id);
+        columns_number(&w->columns[DIVIDE_MESSAGE], msg->f.p);
+        columns_number(&w->columns[DIVIDE_MESSAGE],
+                       msg->f.parts_left < INT16_MAX ? msg->f.parts_left : INT16_MAX);
+        columns_row(&w->columns[DIVIDE_MESSAGE], w->b);
+    }
+    update_rcpts(w, entries, count);
+    for (uint32_t i = 0; i < msg->rcpt_count && msg->f.p != w->p; i++) {
+        if (!msg->rcpts[i].gone) {
+            delete_rcpt(w, msg, msg->rcpts[i].r.n);
+            insert_rcpt(w, msg, &msg->rcpts[i].r);
         }
     }
 }
@@ -516,9 +570,12 @@ static void write_message(struct writer *w, const struct desk_undo *const *entri
                           struct desk_move *move)
 {
     struct desk_message *msg = entries[0]->message;
+    const struct desk_fields *old = entries[0]->n == 0 ? &entries[0]->before.fields : &msg->f;
     unsigned before = msg->row;
+    bool moves = before != ROW_NONE && (old->p != msg->f.p || old->m.gathers != msg->f.m.gathers);
 
-    *move = (struct desk_move){msg, before, false};
+    w->p = old->p;
+    *move = (struct desk_move){.message = msg, .before = before, .moves = moves};
 
     if (before == ROW_NONE && msg->f.gone) {
         return;
@@ -546,9 +603,13 @@ static void write_message(struct writer *w, const struct desk_undo *const *entri
         msg->row = ROW_FRESH + w->desk->fresh_now;
         insert_fresh(w, msg);
         tell_mail(w, msg);
+    } else if (before == ROW_WAITING && moves) {
+        move_waiting(w, entries, count);
+        tell_mail(w, msg);
     } else if (before == ROW_WAITING && msg->f.m.gathers) {
         update_report(w, entries, count);
     } else if (before == ROW_WAITING) {
+        put_key(&w->columns[UPDATE_PART], msg);
         put_part(&w->columns[UPDATE_PART], msg);
         columns_row(&w->columns[UPDATE_PART], w->b);
         update_rcpts(w, entries, count);
@@ -560,7 +621,7 @@ static void write_message(struct writer *w, const struct desk_undo *const *entri
             insert_message(w, msg);
         }
         insert_waiting(w, msg);
-        if (before == ROW_NONE) {
+        if (before == ROW_NONE || moves) {
             tell_mail(w, msg);
         }
     }

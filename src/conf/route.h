@@ -46,8 +46,8 @@ struct route {
  * `conf->route_generation` names the tables it was made with: a fingerprint from 1 to below
  * INT64_MAX, as the spool stores signed numbers and has that one for a use of its own; the same in
  * every process that read the same files, so that it says which routes are stale (spool_routes.h).
- * `conf->route_tables` is such a fingerprint, too, which machines share whose tables differ in their
- * own name alone ($myhostname in local_domains, myorigin). */
+ * `conf->route_tables` is such a fingerprint, too, which machines share whose tables differ in
+ * their own name alone ($myhostname in local_domains, myorigin). */
 void route_address(const struct conf *conf, struct slice sender, struct slice recipient,
                    struct route *ret_route);
 

@@ -47,6 +47,7 @@ struct active_rcpt {
     bool route_stale;   /* the spool has no route for it, or one of another table */
     bool route_fixed;   /* its store says where it goes, or newer tables than ours */
     bool route_by_rule; /* likewise: by a rule for this message, as a content filter */
+    bool moves;         /* another partition's than its message: it goes there (spool_move) */
     bool tried;         /* a delivery was tried, as far as the spool remembers */
     char *address;      /* owned; behind its NUL follow the ORCPT and, where the route is fixed,
                          transport and next hop; NULL once settled */
@@ -100,6 +101,7 @@ struct active_msg {
     bool all_read;
     bool is_part; /* of a message that is not gone when this is */
     enum active_state state;
+    bool moves;     /* some of it, when the pass ends */
     bool warned;    /* of its delay */
     bool requested; /* flush or ETRN: defer_transports and queueonly do not hold */
     bool fresh;     /* it has not been in memory before: it wakes what waits for its destinations */

@@ -123,6 +123,7 @@ struct pass_end {
     enum pass_how how;
     char *park_key;         /* owned: of PASS_PARKED */
     struct waiting waiting; /* owned: what was deferred */
+    bool moves;             /* some of it, to other partitions */
 };
 
 /* Recipients leave their message and wait by themselves. */

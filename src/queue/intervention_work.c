@@ -12,6 +12,7 @@
 #include "log.h"
 #include "mem.h"
 #include "park_key.h"
+#include "pass_end.h"
 #include "queue.h"
 #include "spool_others.h"
 #include "spool_search.h"
@@ -39,12 +40,13 @@ struct intervention_work {
     enum work_kind kind;
     struct intervention *about; /* a reference; NULL: all mail */
     bool make_due;
-    struct msg_id after; /* of WORK_WALK: where it has come to, */
-    uint32_t after_rcpt; /* and in the message behind that one */
-    bool matched;        /* likewise: that message */
-    uint64_t look;       /* likewise: spool_filter */
-    uint64_t cursor;     /* of WORK_TELL */
-    char *key;           /* owned: of WORK_WAKE; of WORK_KEYS, where it has come to */
+    struct spool_routed after; /* of WORK_WALK: where it has come to, */
+    uint32_t after_rcpt;       /* and in the message behind that one */
+    bool matched;              /* likewise: that message */
+    bool rerouted;             /* .. and a route of it has changed */
+    uint64_t look;             /* likewise: spool_filter */
+    uint64_t cursor;           /* of WORK_TELL */
+    char *key;                 /* owned: of WORK_WAKE; of WORK_KEYS, where it has come to */
 };
 
 static struct intervention_work *work_add(struct interventions *is, enum work_kind kind,
@@ -142,7 +144,7 @@ void interventions_reroute(struct queue *q)
     STAILQ_FOREACH(w, &is->works, next)
     {
         if (w->kind == WORK_WALK && w->about == NULL) {
-            w->after.n = 0; /* it begins anew */
+            w->after = (struct spool_routed){0}; /* it begins anew */
             w->after_rcpt = 0;
             w->look = ++is->looks;
             return;
@@ -272,6 +274,7 @@ struct walked {
 struct walk_message {
     char sender[SPOOL_SENDER_MAX + 1];
     char class_name[CLASS_NAME_MAX + 1];
+    bool is_parked;
     bool waits; /* it is parked, or due later */
 };
 
@@ -306,16 +309,16 @@ static bool is_about_address(const struct intervention *about, const struct walk
     return about != NULL && intervention_matches(about, &mail);
 }
 
-/* Look at a page of its recipients. Returns their number; *matched when one of them is meant. */
-static size_t walk_rcpts(struct queue *q, const struct intervention_work *w, struct msg_id id,
-                         const struct walk_message *m, uint32_t *after, bool *matched)
+/* Look at a page of its recipients. Returns their number. */
+static size_t walk_rcpts(struct queue *q, struct intervention_work *w, struct msg_id id,
+                         const struct walk_message *m)
 {
     struct spool_rcpt page[WALK_RCPTS];
     struct walked walked[WALK_RCPTS];
     uint64_t own = queue_route_generation(q);
     size_t count = 0;
 
-    if (spool_read_rcpts(q->spool, id, *after, true, WALK_RCPTS, page, &count) != 0) {
+    if (spool_read_rcpts(q->spool, id, w->after_rcpt, true, WALK_RCPTS, page, &count) != 0) {
         return 0; /* it comes into memory at its time, and then is seen to */
     }
     for (size_t i = 0; i < count; i++) {
@@ -323,10 +326,10 @@ static size_t walk_rcpts(struct queue *q, const struct intervention_work *w, str
         struct route before, route;
 
         walked[i] = (struct walked){.n = r->n};
-        *after = r->n;
+        w->after_rcpt = r->n;
         if (r->route_generation == SPOOL_ROUTE_FIXED ||
             spool_route_is_newer(q->spool, r->route_generation, own)) {
-            *matched = *matched || is_about_address(w->about, m, r->address);
+            w->matched = w->matched || is_about_address(w->about, m, r->address);
             continue; /* its pass says where it goes */
         }
         route_address(q->conf, slice_string(m->sender), r->address, &route);
@@ -336,7 +339,7 @@ static size_t walk_rcpts(struct queue *q, const struct intervention_work *w, str
         if (!is_about(w->about, m, r->address, &before, &route)) {
             continue;
         }
-        *matched = true;
+        w->matched = true;
         walked[i].changed = spool_route_is_stale(q->spool, r->route_generation, own) ||
                             !slice_equal(r->transport, slice_string(route.transport)) ||
                             !slice_equal(r->nexthop, slice_string(route.nexthop));
@@ -349,27 +352,32 @@ static size_t walk_rcpts(struct queue *q, const struct intervention_work *w, str
             (void)spool_set_route(q->spool, id, walked[i].n, slice_string(walked[i].transport),
                                   slice_string(walked[i].nexthop), own);
             mem_free(walked[i].nexthop);
+            w->rerouted = true;
         }
     }
     return count;
 }
 
-static bool walk_read(struct queue *q, struct msg_id id, struct walk_message *ret)
+/* 0; -EAGAIN: it is not at hand yet; or it is of no concern. */
+static int walk_read(struct queue *q, struct msg_id id, struct walk_message *ret)
 {
     struct spool_message m;
+    int rc = spool_is_claimed(q->spool, id) ? -EBUSY : spool_read(q->spool, id, &m);
 
-    if (spool_is_claimed(q->spool, id) || !spool_is_own(q->spool, id) ||
-        spool_read(q->spool, id, &m) != 0 ||
-        (m.state != SPOOL_INCOMING && m.state != SPOOL_DEFERRED) ||
+    if (rc != 0) {
+        return rc; /* in memory: the sweep sees to it */
+    }
+    if (!spool_is_own(q->spool, id) || (m.state != SPOOL_INCOMING && m.state != SPOOL_DEFERRED) ||
         m.sender.len >= sizeof ret->sender || m.class_name.len >= sizeof ret->class_name) {
-        return false; /* in memory: the sweep sees to it; or at another node */
+        return -EINVAL; /* or at another node */
     }
     memcpy(ret->sender, m.sender.len > 0 ? m.sender.ptr : "", m.sender.len);
     ret->sender[m.sender.len] = '\0';
     memcpy(ret->class_name, m.class_name.len > 0 ? m.class_name.ptr : "", m.class_name.len);
     ret->class_name[m.class_name.len] = '\0';
-    ret->waits = m.parked.len > 0 || m.due.us > clock_wall().us;
-    return true;
+    ret->is_parked = m.parked.len > 0;
+    ret->waits = ret->is_parked || m.due.us > clock_wall().us;
+    return 0;
 }
 
 /* What narrows the walk down by an index; else all is looked at. */
@@ -400,50 +408,78 @@ static bool is_crowded(struct queue *q)
            totals.incoming > HASH_COUNT(q->active.msgs) + WALK_CROWD;
 }
 
-/* A message is through. */
-static void walk_end_message(struct queue *q, struct intervention_work *w, struct msg_id id,
-                             const struct walk_message *m)
+static void walk_go_on(struct intervention_work *w, const struct spool_routed *behind)
 {
+    w->after = *behind;
+    w->after_rcpt = 0;
+    w->matched = w->rerouted = false;
+}
+
+/* A message is through. */
+static void walk_end_message(struct queue *q, struct intervention_work *w,
+                             const struct spool_routed *at, const struct walk_message *m)
+{
+    int rc = 0;
+
     if (w->matched && w->make_due && m->waits) {
-        if (spool_set_due(q->spool, id, queue_clock_to_store(&q->clock, id, clock_wall())) != 0) {
-            log_warning("spool: %s", spool_error(q->spool)); /* it goes at its time */
-        }
+        rc = spool_set_due(q->spool, at->id, queue_clock_to_store(&q->clock, at->id, clock_wall()));
         import_now(&q->import);
     }
-    w->after = id;
-    w->after_rcpt = 0;
-    w->matched = false;
+    if (rc == 0 && w->rerouted) {
+        rc = pass_move(q, at->id, m->is_parked ? clock_wall() : WALL_NEVER);
+    }
+    if (rc != 0) {
+        log_warning("spool: %s", spool_error(q->spool)); /* it goes at its time */
+    }
+    walk_go_on(w, at);
+}
+
+/* The next messages to be looked at. */
+static int walk_page(struct queue *q, const struct intervention_work *w, struct spool_routed *ret,
+                     size_t *ret_count)
+{
+    struct spool_filter f = {.states = 1u << SPOOL_INCOMING | 1u << SPOOL_DEFERRED};
+    struct msg_id ids[WALK_MESSAGES];
+    struct spool_places own;
+    int rc;
+
+    if (w->about == NULL && spool_finds_stale_routes(q->spool)) {
+        return spool_stale_routes(q->spool, queue_route_generation(q), &w->after, WALK_MESSAGES,
+                                  ret, ret_count);
+    }
+    walk_filter(w, &f);
+    f.after = w->after.id;
+    if (spool_has_others(q->spool)) { /* which see to theirs */
+        spool_own_places(q->spool, &own);
+        f.places = &own;
+        f.look = w->look;
+    }
+    rc = spool_scan(q->spool, &f, WALK_MESSAGES, ids, ret_count);
+    for (size_t i = 0; rc == 0 && i < *ret_count; i++) {
+        ret[i] = (struct spool_routed){.id = ids[i]};
+    }
+    return rc;
 }
 
 /* What is not is asked for, all of it at once. */
-static bool are_at_hand(struct queue *q, const struct msg_id *ids, size_t count)
+static bool are_at_hand(struct queue *q, const struct spool_routed *page, size_t count)
 {
     bool all = true;
 
     for (size_t i = 0; i < count; i++) {
-        all &= spool_want(q->spool, ids[i], SPOOL_WANT_ROWS) != -EAGAIN;
+        all &= spool_want(q->spool, page[i].id, SPOOL_WANT_ROWS) != -EAGAIN;
     }
     return all;
 }
 
 static bool walk_some(struct queue *q, struct intervention_work *w)
 {
-    struct spool_filter f = {.states = 1u << SPOOL_INCOMING | 1u << SPOOL_DEFERRED};
-    struct msg_id ids[WALK_MESSAGES];
+    struct spool_routed page[WALK_MESSAGES];
     size_t count = 0, rcpts = 0;
-    struct spool_places own;
     struct walk_message m;
-    int rc;
+    int rc = walk_page(q, w, page, &count);
 
-    walk_filter(w, &f);
-    f.after = w->after;
-    if (spool_has_others(q->spool)) { /* which see to theirs */
-        spool_own_places(q->spool, &own);
-        f.places = &own;
-        f.look = w->look;
-    }
-    rc = spool_scan(q->spool, &f, WALK_MESSAGES, ids, &count);
-    if (rc == -EAGAIN || (rc == 0 && !are_at_hand(q, ids, count))) {
+    if (rc == -EAGAIN || (rc == 0 && !are_at_hand(q, page, count))) {
         q->interventions.awaits = true;
         return true;
     }
@@ -452,19 +488,22 @@ static bool walk_some(struct queue *q, struct intervention_work *w)
         return false;
     }
     for (size_t i = 0; i < count && rcpts < 2 * WALK_RCPTS; i++) {
-        if (!walk_read(q, ids[i], &m)) {
-            w->after = ids[i];
-            w->after_rcpt = 0;
-            w->matched = false;
+        rc = walk_read(q, page[i].id, &m);
+        if (rc == -EAGAIN) {
+            q->interventions.awaits = true;
+            return true;
+        }
+        if (rc != 0) {
+            walk_go_on(w, &page[i]);
             continue;
         }
-        size_t read = walk_rcpts(q, w, ids[i], &m, &w->after_rcpt, &w->matched);
+        size_t read = walk_rcpts(q, w, page[i].id, &m);
 
         rcpts += read + 1;
         if (read == WALK_RCPTS) {
             return true; /* this message has more */
         }
-        walk_end_message(q, w, ids[i], &m);
+        walk_end_message(q, w, &page[i], &m);
     }
     return count > 0;
 }

@@ -70,6 +70,9 @@ static unsigned answer_to(struct queue *q, const json_t *question, uint64_t toke
         return listing_error(404, ret_answer, "%s: no such operation", op);
     }
     if (operation->spread != NULL && spool_has_others(q->spool)) {
+        if (q->question_is_new) {
+            spool_look_anew(q->spool); /* whom to ask is as of now */
+        }
         return inquiry_begin(q, operation, question, token, ret_answer);
     }
     if (operation->later != NULL) {
@@ -113,7 +116,7 @@ void operations_answer_later(struct queue *q, uint64_t token, unsigned status, j
 
 /* False: something was not at hand, and nothing is answered yet. */
 static bool answer_now(struct queue *q, uint64_t token, struct slice json, struct wall asked,
-                       bool must)
+                       bool is_new, bool must)
 {
     struct wire_answer answer = {.token = token};
     json_t *question, *object = NULL;
@@ -125,6 +128,7 @@ static bool answer_now(struct queue *q, uint64_t token, struct slice json, struc
     buf_init(&bytes, WIRE_CONTENT_MAX);
     question = json_loadb(json.len > 0 ? json.ptr : "", json.len, JSON_REJECT_DUPLICATES, &error);
     q->question_asked = asked;
+    q->question_is_new = is_new;
     (void)spool_missed(q->spool);
     if (operation_is_inner(token)) {
         inquiry_carried_out(q, token);
@@ -156,7 +160,7 @@ static void answer_or_wait(struct queue *q, uint64_t token, struct slice json)
     struct wall now = clock_wall();
     struct waiting_question *w;
 
-    if (answer_now(q, token, json, now, q->question_count == OPERATIONS_WAIT_MAX)) {
+    if (answer_now(q, token, json, now, true, q->question_count == OPERATIONS_WAIT_MAX)) {
         return;
     }
     w = mem_new(sizeof *w);
@@ -202,7 +206,7 @@ void operations_at_hand(struct queue *q)
     while ((w = STAILQ_FIRST(&waits)) != NULL) {
         STAILQ_REMOVE_HEAD(&waits, next);
         if ((q->control != NULL || operation_is_inner(w->token)) &&
-            !answer_now(q, w->token, slice_of(w->json, w->len), w->asked,
+            !answer_now(q, w->token, slice_of(w->json, w->len), w->asked, false,
                         ++w->looks == OPERATION_LOOKS_MAX)) {
             STAILQ_INSERT_TAIL(&q->questions, w, next);
             continue;

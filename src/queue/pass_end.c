@@ -72,7 +72,8 @@ void pass_finish(struct queue *q, struct active_msg *m, char *park_key)
         active_remove(&q->active, m);
         return;
     }
-    end = (struct pass_end){.park_key = park_key, .waiting = waiting_take(&m->waiting)};
+    end = (struct pass_end){
+        .park_key = park_key, .waiting = waiting_take(&m->waiting), .moves = m->moves};
     if (end.waiting.pause_key != NULL) {
         mem_free(end.park_key);
         end.park_key = waiting_take_pause_key(&end.waiting);
@@ -200,6 +201,30 @@ static struct wall next_pass(struct queue *q, const struct waiting *w,
     return due;
 }
 
+int pass_move(struct queue *q, struct msg_id id, struct wall due)
+{
+    struct spool_message m;
+    char name[QUEUE_NAME_MAX];
+    struct wall report_due;
+    uint32_t moved;
+    int rc = spool_read(q->spool, id, &m);
+
+    if (rc != 0) {
+        return rc;
+    }
+    (void)queue_message_name(&m, name);
+    report_due = m.rcpt_to_report > 0 ? wall_after(clock_wall(), q->conf->report_gather_us)
+                                      : pass_report_due(q->conf, &m);
+    rc = spool_move(q->spool, id,
+                    due.us == WALL_NEVER.us ? due : queue_clock_to_store(&q->clock, id, due),
+                    queue_clock_to_store(&q->clock, id, report_due), &moved);
+    if (rc == 0 && moved > 0) {
+        log_info("%s: %" PRIu32 " recipients are routed anew, to other partitions", name, moved);
+        import_by(&q->import, due);
+    }
+    return rc;
+}
+
 /* Park what is left of it, or let it wait for another pass, or go. */
 static int settle_pass(struct queue *q, const struct spool_message *m, const struct pass_end *e,
                        bool expired)
@@ -302,7 +327,8 @@ static int end_pass_of(struct queue *q, const struct spool_message *m, const str
     if (rc == 0 && !spool_is_part(m) && (m->gathers || (m->rcpt_pending > 0 && !expired))) {
         rc = report_delay(q, m, age, wall_after(m->created, lifetime));
     }
-    return rc == 0 ? settle_pass(q, m, e, expired) : rc;
+    rc = rc == 0 ? settle_pass(q, m, e, expired) : rc;
+    return rc == 0 && e->moves && !expired ? pass_move(q, m->id, clock_wall()) : rc;
 }
 
 int pass_end_apply(struct queue *q, struct msg_id id, const struct pass_end *e)

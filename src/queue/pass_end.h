@@ -29,6 +29,10 @@ void pass_finish(struct queue *q, struct active_msg *m, char *park_key);
 int pass_end_apply(struct queue *q, struct msg_id id, const struct pass_end *e);
 int pass_put_off_apply(struct queue *q, struct msg_id id, const struct put_off *p);
 
+/* Recipients of a message that is in no pass go to the partitions of their routes, where they are
+ * due at `due` at the latest; WALL_NEVER: as they are. */
+int pass_move(struct queue *q, struct msg_id id, struct wall due);
+
 /* How long a message is kept at most, from its creation on. */
 int64_t pass_lifetime_us(const struct conf *conf, const struct spool_message *m);
 

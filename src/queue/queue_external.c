@@ -133,6 +133,9 @@ void external_tell(struct queue *q)
         case SPOOL_EVENT_ROUTES:
             queue_reroute(q);
             break;
+        case SPOOL_EVENT_GAINED:
+            interventions_reroute(q);
+            break;
         case SPOOL_EVENT_ENDED:
             log_error("spool: %.*s", SLICE_ARGS(event.text));
             role_exit(q->role, EX_CONFIG);

@@ -102,7 +102,12 @@ static bool read_page(struct queue *q, struct active_msg *m, size_t max, size_t 
         return false;
     }
     for (size_t i = 0; i < count; i++) {
-        active_add_rcpt(m, &page[i], stored_route_of(q, &page[i], own));
+        enum stored_route its_route = stored_route_of(q, &page[i], own);
+
+        active_add_rcpt(m, &page[i], its_route);
+        m->rcpts[m->rcpt_count - 1].moves =
+            its_route != STORED_ROUTE_STALE &&
+            spool_lies_elsewhere(q->spool, m->id, page[i].transport, page[i].nexthop);
     }
     *ret_count = count;
     return true;
@@ -198,10 +203,11 @@ static char *full_key(struct queue *q, struct active_msg *m)
         struct destination *destination =
             queue_route(q, m, &m->rcpts[i], false, &route, &nowhere, &pause);
 
-        if (pause != NULL) {
+        if (pause != NULL && !m->rcpts[i].moves) {
             pause_key = paused_key(pause_key, pause);
             paused++;
-        } else if (destination == NULL || !queue_retry_lets_go(q, m, destination)) {
+        } else if (m->rcpts[i].moves || destination == NULL ||
+                   !queue_retry_lets_go(q, m, destination)) {
             owner_target_fini(&target);
             mem_free(pause_key);
             return NULL; /* pass_read sees to it */
@@ -370,7 +376,9 @@ static size_t place_rcpts(struct queue *q, struct active_msg *m, struct active_r
         struct intervention *pause;
         struct destination *destination = queue_route(q, m, r, true, &route, &nowhere, &pause);
 
-        if (pause != NULL) {
+        if (r->moves) {
+            m->moves = true; /* whatever is to become of it: there */
+        } else if (pause != NULL) {
             keep_rcpt(q, m, &kept, r->n, destination, pause);
         } else if (destination == NULL) {
             queue_stuck(q, m, r->n, &route, nowhere);

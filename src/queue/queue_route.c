@@ -19,8 +19,8 @@ void queue_route_hold_back(const struct conf *conf, struct route *route)
     }
 }
 
-/* The spool's copy of the route is for those who look at the queue. It is of no other use, so a
- * failure costs nothing but the batch, which the commit will report. */
+/* The spool's copy of the route is for those who look at the queue, and says in which partition the
+ * recipient is to be. A failure costs nothing but the batch, which the commit will report. */
 static void store_route(struct queue *q, const struct active_msg *m, struct active_rcpt *r,
                         const struct route *route)
 {
@@ -134,6 +134,8 @@ struct destination *queue_route(struct queue *q, const struct active_msg *m, str
     *ret_pause = intervene(q, m, r, how, ret_route);
     if (r->route_stale) {
         store_route(q, m, r, ret_route);
+        r->moves = spool_lies_elsewhere(q->spool, m->id, slice_string(ret_route->transport),
+                                        slice_string(ret_route->nexthop));
     }
     if (!m->requested) {
         queue_route_hold_back(q->conf, ret_route);

@@ -385,14 +385,29 @@ uint64_t spool_route_generation(const struct spool *sp, uint64_t fingerprint)
 
 bool spool_route_is_stale(const struct spool *sp, uint64_t stored, uint64_t own)
 {
-    bool is_other = sp->engine->routes != NULL ? stored < own : stored != own;
+    bool is_other = sp->engine->routes != NULL ? stored < own || stored > SPOOL_ROUTE_GENERATION_MAX
+                                               : stored != own;
 
     return is_other && stored != SPOOL_ROUTE_FIXED;
 }
 
 bool spool_route_is_newer(const struct spool *sp, uint64_t stored, uint64_t own)
 {
-    return sp->engine->routes != NULL && stored > own && stored != SPOOL_ROUTE_FIXED;
+    return sp->engine->routes != NULL && stored > own && stored <= SPOOL_ROUTE_GENERATION_MAX;
+}
+
+bool spool_finds_stale_routes(const struct spool *sp)
+{
+    return sp->engine->routes != NULL && sp->engine->routes->stale != NULL;
+}
+
+int spool_stale_routes(struct spool *sp, uint64_t own, const struct spool_routed *after, size_t max,
+                       struct spool_routed *ret, size_t *ret_count)
+{
+    *ret_count = 0;
+    return spool_finds_stale_routes(sp)
+               ? sp->engine->routes->stale(sp, own, after, max, ret, ret_count)
+               : spool_fail(sp, -ENOTSUP, "this spool has no numbers of routes");
 }
 
 int spool_commits_fd(const struct spool *sp)
@@ -777,6 +792,29 @@ int spool_give(struct spool *sp, struct msg_id id, struct wall due)
     }
     err = change_begin(sp);
     return err != 0 ? err : sp->engine->parts->give(sp, id, due);
+}
+
+bool spool_lies_elsewhere(const struct spool *sp, struct msg_id id, struct slice transport,
+                          struct slice nexthop)
+{
+    const struct spool_parts_part *part = sp->engine->parts;
+    const struct spool_rcpt r = {.transport = transport, .nexthop = nexthop};
+    int here = part != NULL && part->move != NULL && transport.len > 0 ? part->lies_in(sp, id) : -1;
+
+    return here >= 0 && part->partition(sp, &r) != (unsigned)here;
+}
+
+int spool_move(struct spool *sp, struct msg_id id, struct wall due, struct wall report_due,
+               uint32_t *ret_moved)
+{
+    int err;
+
+    *ret_moved = 0;
+    if (sp->engine->parts == NULL || sp->engine->parts->move == NULL) {
+        return 0;
+    }
+    err = change_begin(sp);
+    return err != 0 ? err : parts_move(sp, id, due, report_due, ret_moved);
 }
 
 int spool_parts_want(struct spool *sp, struct msg_id whole)

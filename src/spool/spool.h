@@ -346,13 +346,14 @@ enum spool_event_type {
                              is known of it, and load it again */
     SPOOL_EVENT_COMPLETE, /* text: "SPOOLID: complete (total 3 recipients, 1 failed)", or that it is
                              obsoleted */
-    SPOOL_EVENT_READY, /* something that was -EAGAIN may be at hand now, or mail can be claimed */
-    SPOOL_EVENT_LOST,  /* a message that was claimed is not ours any more, nor what becomes of it;
+    SPOOL_EVENT_READY,  /* something that was -EAGAIN may be at hand now, or mail can be claimed */
+    SPOOL_EVENT_LOST,   /* a message that was claimed is not ours any more, nor what becomes of it;
                           without an id: that was all, and spool_lease_ended is waited for */
-    SPOOL_EVENT_HURRY, /* a message that was to be left (CHANGED) is still being delivered, and
+    SPOOL_EVENT_HURRY,  /* a message that was to be left (CHANGED) is still being delivered, and
                           another node waits for it: what can be broken off is to be */
     SPOOL_EVENT_ROUTES, /* the generation of our routes is another one (spool_routes.h) */
-    SPOOL_EVENT_ENDED, /* text: why nothing can ever be done with it again; the program ends */
+    SPOOL_EVENT_GAINED, /* mail that was others' has become ours: older tables may have routed it */
+    SPOOL_EVENT_ENDED,  /* text: why nothing can ever be done with it again; the program ends */
 };
 
 struct spool_event {

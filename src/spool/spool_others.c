@@ -16,6 +16,13 @@ int spool_places_of(struct spool *sp, struct msg_id id, struct spool_places *ret
     return spool_has_others(sp) ? sp->engine->others->places_of(sp, id, ret) : 0;
 }
 
+void spool_look_anew(struct spool *sp)
+{
+    if (spool_has_others(sp) && sp->engine->others->look_anew != NULL) {
+        sp->engine->others->look_anew(sp);
+    }
+}
+
 void spool_own_places(const struct spool *sp, struct spool_places *ret)
 {
     *ret = (struct spool_places){{0}};

@@ -48,6 +48,10 @@ bool spool_has_others(const struct spool *sp);
  * when the parts are not at hand yet. Without the part: none. */
 int spool_places_of(struct spool *sp, struct msg_id id, struct spool_places *ret);
 
+/* What others own is at hand for a moment, as it was when it was read. From now on it is read again.
+ */
+void spool_look_anew(struct spool *sp);
+
 /* Those that this node owns: what lies there it may change. */
 void spool_own_places(const struct spool *sp, struct spool_places *ret);
 /* Is the message, which is at hand, in one of them? True without the part. */
@@ -109,6 +113,7 @@ void spool_answer(struct spool *sp, uint32_t token, struct slice answer);
 /* The part, as spool_engine.h wants it. */
 struct spool_others_part {
     int (*places_of)(struct spool *sp, struct msg_id id, struct spool_places *ret);
+    void (*look_anew)(struct spool *sp); /* NULL: it is never old */
     void (*own_places)(const struct spool *sp, struct spool_places *ret);
     bool (*is_own)(const struct spool *sp, struct msg_id id);
     int (*owner)(const struct spool *sp, unsigned partition);

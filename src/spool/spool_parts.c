@@ -1,54 +1,159 @@
 #include "spool_parts.h"
 
+#include <string.h>
+
 #include "check.h"
 #include "mem.h"
 #include "spool_engine.h"
 
-/* Sorts the recipients by partition, those of one in their order: two passes, and six bytes for
- * each. The number of shares is returned. */
-static size_t divide(struct spool *sp, const struct spool_new *n, uint8_t *partitions,
-                     uint32_t *order, struct spool_share shares[SPOOL_PARTITIONS_MAX])
+/* Recipients in order of partitions, those of one in their order: two passes, and six bytes for
+ * each. */
+struct division {
+    uint8_t *partitions; /* owned: of the i-th */
+    uint32_t *order;     /* owned */
+    uint32_t counts[SPOOL_PARTITIONS_MAX];
+    struct spool_share shares[SPOOL_PARTITIONS_MAX];
+    size_t share_count;
+};
+
+static void division_init(struct division *v, uint32_t rcpts)
 {
-    uint32_t at[SPOOL_PARTITIONS_MAX] = {0}, next = 0;
-    size_t count = 0;
+    memset(v->counts, 0, sizeof v->counts);
+    v->partitions = mem_array(rcpts, sizeof *v->partitions);
+    v->order = mem_array(rcpts, sizeof *v->order);
+    v->share_count = 0;
+}
 
-    for (uint32_t i = 0; i < n->rcpt_count; i++) {
-        unsigned p = sp->engine->parts->partition(sp, &n->rcpts[i]);
+static void division_fini(struct division *v)
+{
+    mem_free(v->partitions);
+    mem_free(v->order);
+}
 
-        CHECK(p < SPOOL_PARTITIONS_MAX);
-        partitions[i] = (uint8_t)p;
-        at[p]++;
-    }
+static void division_put(struct division *v, uint32_t i, unsigned partition)
+{
+    CHECK(partition < SPOOL_PARTITIONS_MAX);
+    v->partitions[i] = (uint8_t)partition;
+    v->counts[partition]++;
+}
+
+/* All `rcpts` are put. The i-th has the number numbers[i]; NULL: i. */
+static void division_end(struct division *v, uint32_t rcpts, const uint32_t *numbers)
+{
+    uint32_t at[SPOOL_PARTITIONS_MAX], next = 0;
+
     for (unsigned p = 0; p < SPOOL_PARTITIONS_MAX; p++) {
-        uint32_t here = at[p];
-
-        if (here > 0) {
-            shares[count++] =
-                (struct spool_share){.partition = p, .rcpts = order + next, .count = here};
+        if (v->counts[p] > 0) {
+            v->shares[v->share_count++] = (struct spool_share){
+                .partition = p, .rcpts = v->order + next, .count = v->counts[p]};
         }
         at[p] = next;
-        next += here;
+        next += v->counts[p];
     }
-    for (uint32_t i = 0; i < n->rcpt_count; i++) {
-        order[at[partitions[i]]++] = i;
+    for (uint32_t i = 0; i < rcpts; i++) {
+        v->order[at[v->partitions[i]]++] = numbers != NULL ? numbers[i] : i;
     }
-    return count;
 }
 
 int parts_submit(struct spool *sp, struct msg_id id, const struct spool_new *n)
 {
-    struct spool_share shares[SPOOL_PARTITIONS_MAX];
-    uint8_t *partitions = mem_array(n->rcpt_count, sizeof *partitions);
-    uint32_t *order = mem_array(n->rcpt_count, sizeof *order);
-    size_t count = divide(sp, n, partitions, order, shares);
+    struct division *v = mem_new(sizeof *v);
     int err;
 
-    mem_free(partitions);
-    for (size_t i = 0; count > 1 && i < count; i++) {
-        shares[i].id = sp->engine->next_id(sp);
+    division_init(v, n->rcpt_count);
+    for (uint32_t i = 0; i < n->rcpt_count; i++) {
+        division_put(v, i, sp->engine->parts->partition(sp, &n->rcpts[i]));
     }
-    err = count > 1 ? sp->engine->parts->submit(sp, id, n, shares, count)
-                    : sp->engine->submit(sp, id, n);
-    mem_free(order);
+    division_end(v, n->rcpt_count, NULL);
+    for (size_t i = 0; v->share_count > 1 && i < v->share_count; i++) {
+        v->shares[i].id = sp->engine->next_id(sp);
+    }
+    err = v->share_count > 1 ? sp->engine->parts->submit(sp, id, n, v->shares, v->share_count)
+                             : sp->engine->submit(sp, id, n);
+    division_fini(v);
+    mem_free(v);
     return err;
+}
+
+/* ---- moving ---------------------------------------------------------------------------------- */
+
+#define MOVE_PAGE 256
+
+/* Where the `max` pending recipients of the message belong, and their numbers. */
+static int find_places(struct spool *sp, struct msg_id id, unsigned here, uint32_t max,
+                       struct division *v, uint32_t *numbers, uint32_t *ret_count)
+{
+    struct spool_rcpt page[MOVE_PAGE];
+    uint32_t after = 0, all = 0;
+    size_t count = MOVE_PAGE;
+
+    while (count == MOVE_PAGE) {
+        int err = sp->engine->read_rcpts(sp, id, after, true, MOVE_PAGE, page, &count);
+
+        if (err != 0) {
+            return err;
+        }
+        for (size_t i = 0; i < count && all < max; i++) {
+            bool is_routed = page[i].transport.len > 0;
+
+            division_put(v, all, is_routed ? sp->engine->parts->partition(sp, &page[i]) : here);
+            after = numbers[all++] = page[i].n;
+        }
+    }
+    *ret_count = all;
+    return 0;
+}
+
+/* Which goes on under the message's id: what stays, or all if they go together. A part always has
+ * one, as what its message counts it by. */
+static void name_shares(struct spool *sp, struct msg_id id, unsigned here, bool is_part,
+                        struct division *v)
+{
+    size_t same = v->share_count == 1 || is_part ? 0 : v->share_count;
+
+    for (size_t i = 0; is_part && i < v->share_count; i++) {
+        same = v->shares[i].partition == here ? i : same;
+    }
+    for (size_t i = 0; i < v->share_count; i++) {
+        v->shares[i].id = i == same ? id : sp->engine->next_id(sp);
+    }
+}
+
+static int move_as(struct spool *sp, const struct spool_message *m, unsigned here,
+                   struct spool_relocation *to, uint32_t *ret_moved)
+{
+    struct division *v = mem_new(sizeof *v);
+    uint32_t *numbers = mem_array(m->rcpt_pending, sizeof *numbers), count;
+    bool is_part = spool_is_part(m);
+    struct msg_id id = m->id;
+    int err;
+
+    division_init(v, m->rcpt_pending);
+    err = find_places(sp, id, here, m->rcpt_pending, v, numbers, &count);
+    if (err == 0 && count > v->counts[here]) {
+        division_end(v, count, numbers);
+        name_shares(sp, id, here, is_part, v);
+        to->shares = v->shares;
+        to->count = v->share_count;
+        err = sp->engine->parts->move(sp, id, to);
+        *ret_moved = err == 0 ? count - v->counts[here] : 0;
+    }
+    division_fini(v);
+    mem_free(numbers);
+    mem_free(v);
+    return err;
+}
+
+int parts_move(struct spool *sp, struct msg_id id, struct wall due, struct wall report_due,
+               uint32_t *ret_moved)
+{
+    struct spool_relocation to = {.due = due, .report_due = report_due};
+    struct spool_message m;
+    int err = sp->engine->read(sp, id, &m), here = sp->engine->parts->lies_in(sp, id);
+
+    if (err != 0 || here < 0 || m.gathers || m.rcpt_pending == 0 ||
+        (m.state != SPOOL_INCOMING && m.state != SPOOL_DEFERRED)) {
+        return err;
+    }
+    return move_as(sp, &m, (unsigned)here, &to, ret_moved);
 }

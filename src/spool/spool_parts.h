@@ -20,6 +20,14 @@
  * settled through their own parts alone). To remove the report part while there are parts forgets
  * what it has gathered; it goes with the last part.
  *
+ * A recipient that is routed anew may have to go to another partition (spool_move). It waits there
+ * as mail that has just arrived, and the message is the same one for all who know its id:
+ *
+ *     a message in one part --all go to one--> it lies there
+ *                           --else--> it is in parts, as if it had been submitted so
+ *     a part                --all go to one--> it lies there
+ *                           --else--> those that go are new parts; its message has more of them
+ *
  * Recipients keep their numbers in the message, whichever part they are in.
  */
 #ifndef SPOOL_SPOOL_PARTS_H
@@ -31,6 +39,18 @@
  * at the latest. A change, part of the batch. -ENOENT: there is no such part; -EINVAL: it is none.
  */
 int spool_give(struct spool *sp, struct msg_id id, struct wall due);
+
+/* Is a recipient with that route another partition's than this message, which is at hand? False
+ * without the part. */
+bool spool_lies_elsewhere(const struct spool *sp, struct msg_id id, struct slice transport,
+                          struct slice nexthop);
+
+/* Pending recipients of the message, which is in no pass, leave it for the partitions of their
+ * routes, unless they lie there; one that is not routed stays. What goes is due at `due` at the
+ * latest; a report part that is made of the message, at `report_due`. A change, part of the batch.
+ * *ret_moved: recipients that have gone; 0 without the part, and for one on hold or corrupt. */
+int spool_move(struct spool *sp, struct msg_id id, struct wall due, struct wall report_due,
+               uint32_t *ret_moved);
 
 /* Are the parts at hand that spool_parts_of tells? 0, or -EAGAIN: they are asked for. -ENOENT:
  * there is no such message. One without parts has them at hand. */
@@ -47,8 +67,16 @@ int spool_parts_of(struct spool *sp, struct msg_id whole, struct msg_id after, s
 struct spool_share {
     struct msg_id id; /* of the part */
     unsigned partition;
-    const uint32_t *rcpts; /* where they stand in spool_new.rcpts, rising */
+    const uint32_t *rcpts; /* where they stand in spool_new.rcpts, rising; their numbers, to move */
     uint32_t count;
+};
+
+/* All pending recipients of a message, each where its route lies. The share that has the message's
+ * id goes on under it; the others are parts. When none has it, the message is divided. */
+struct spool_relocation {
+    const struct spool_share *shares; /* in order of partitions */
+    size_t count;
+    struct wall due, report_due; /* as of spool_move */
 };
 
 struct spool_new;
@@ -62,6 +90,8 @@ struct spool_parts_part {
     int (*submit)(struct spool *sp, struct msg_id whole, const struct spool_new *n,
                   const struct spool_share *shares, size_t count);
     int (*give)(struct spool *sp, struct msg_id id, struct wall due);
+    int (*lies_in)(const struct spool *sp, struct msg_id id); /* -1: it is not at hand */
+    int (*move)(struct spool *sp, struct msg_id id, const struct spool_relocation *m);
     int (*want)(struct spool *sp, struct msg_id whole); /* NULL: they always are */
     int (*parts_of)(struct spool *sp, struct msg_id whole, struct msg_id after, size_t max,
                     struct msg_id *ret_ids, size_t *ret_count);
@@ -69,5 +99,8 @@ struct spool_parts_part {
 
 /* Submit with an engine that has the part: as it is when one partition has all recipients. */
 int parts_submit(struct spool *sp, struct msg_id id, const struct spool_new *n);
+/* Move, likewise; inside a batch. */
+int parts_move(struct spool *sp, struct msg_id id, struct wall due, struct wall report_due,
+               uint32_t *ret_moved);
 
 #endif

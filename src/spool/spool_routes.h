@@ -20,12 +20,14 @@
 #include "spool.h"
 
 /* A generation is number * SPOOL_ROUTE_VERSIONS + a version that rises with what else changes
- * routes; below SPOOL_ROUTE_FIXED. */
-#define SPOOL_ROUTE_VERSIONS    ((uint64_t)1 << 20)
-#define SPOOL_ROUTE_NUMBERS_MAX ((uint64_t)1 << 42)
+ * routes. What is above SPOOL_ROUTE_GENERATION_MAX and not fixed is the fingerprint that a program
+ * without numbers has stored: it is stale. */
+#define SPOOL_ROUTE_VERSIONS       ((uint64_t)1 << 20)
+#define SPOOL_ROUTE_NUMBERS_MAX    ((uint64_t)1 << 24)
+#define SPOOL_ROUTE_GENERATION_MAX ((SPOOL_ROUTE_NUMBERS_MAX + 1) * SPOOL_ROUTE_VERSIONS - 1)
 
-/* The tables with this fingerprint (route.h: route_tables; not 0) were loaded and are to be in force. Where
- * generations are numbers SPOOL_EVENT_ROUTES says when theirs is known. */
+/* The tables with this fingerprint (route.h: route_tables; not 0) were loaded and are to be in
+ * force. Where generations are numbers SPOOL_EVENT_ROUTES says when theirs is known. */
 void spool_route_by(struct spool *sp, uint64_t fingerprint);
 
 /* The generation of routes that are made now: the fingerprint (route.h: route_generation), or the
@@ -38,10 +40,26 @@ uint64_t spool_route_generation(const struct spool *sp, uint64_t fingerprint);
 bool spool_route_is_stale(const struct spool *sp, uint64_t stored, uint64_t own);
 bool spool_route_is_newer(const struct spool *sp, uint64_t stored, uint64_t own);
 
+/* A message with a stored route, and where it lies. */
+struct spool_routed {
+    unsigned partition;
+    struct msg_id id;
+};
+
+bool spool_finds_stale_routes(const struct spool *sp);
+
+/* This process's messages that wait with routes that are stale to tables of generation `own`, one
+ * page behind *after (zeroed: from the first), in order of partitions; they are read meanwhile.
+ * -EAGAIN while they are asked for, -ENOTSUP when !spool_finds_stale_routes. */
+int spool_stale_routes(struct spool *sp, uint64_t own, const struct spool_routed *after, size_t max,
+                       struct spool_routed *ret, size_t *ret_count);
+
 /* The part, as spool_engine.h wants it. */
 struct spool_routes_part {
     void (*route_by)(struct spool *sp, uint64_t fingerprint);
     uint64_t (*generation)(const struct spool *sp);
+    int (*stale)(struct spool *sp, uint64_t own, const struct spool_routed *after, size_t max,
+                 struct spool_routed *ret, size_t *ret_count);
 };
 
 #endif

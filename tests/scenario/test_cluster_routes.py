@@ -1,7 +1,9 @@
 """Nodes of a cluster that route mail anew: which of them go by which tables, and where the mail goes then."""
 
 import os
+import random
 import re
+import subprocess
 
 import cluster
 import postgres
@@ -57,3 +59,155 @@ class Routes(sluice.TestCase):
         self.assertEqual(bert.log().count("are not those in force"), 1)
         self.reload(bert)
         self.eventually(lambda: self.tables(c) == "4 5")
+
+    def sink(self, **options):
+        site = cluster.CountingSite(host="0.0.0.0", **options)
+        self.addCleanup(site.close)
+        return site
+
+    def lies(self, c, kind=0):
+        """Partitions of what waits."""
+        return set(c.server().ask("SELECT DISTINCT p FROM sluice.part WHERE kind = %d" % kind).split())
+
+    def nothing_is_left(self, c):
+        return c.count("fresh_0", "fresh_1", "fresh_2", "message", "part", "recipient", "content", "arrival") == 0
+
+    def check(self, c):
+        """What `sluice cluster check` finds wrong with the tables."""
+        done = subprocess.run([sluice.program("sluice"), "cluster", "check", c.url()], capture_output=True, text=True)
+        return "\n".join(line for line in (done.stdout + done.stderr).splitlines() if re.match(r"error: \d", line))
+
+    def moves(self, c):
+        """Recipients that were moved, by message."""
+        moved = {}
+        for node in c.nodes.values():
+            for queue_id, count in re.findall(r": (\w+): (\d+) recipients are routed anew, to other partitions", node.log()):
+                moved[queue_id] = moved.get(queue_id, 0) + int(count)
+        return moved
+
+    def test_mail_that_waits_goes_to_the_partitions_of_its_new_routes(self):
+        """One recipient; several of one partition; several of several; each to one place and to several."""
+        sink = self.sink()
+        c = self.cluster(("anna", "bert", "cleo"), minimal_backoff_time="2s", maximal_backoff_time="4s",
+                         queue_run_delay="1s")
+        dead, domains = sluice.free_port(), ["d%d.example" % i for i in range(30)]
+        old = "".join("%s smtp:[127.0.0.%d]:%d\n" % (d, 1 + i % 10, dead) for i, d in enumerate(domains))
+        new = "".join("%s smtp:[127.0.1.%d]:%d\n" % (d, 1 + i, sink.port) for i, d in enumerate(domains))
+        for node in c.nodes.values():
+            self.route(node, old)
+        c.start()
+        nodes = [c.nodes[name] for name in sorted(c.nodes)]
+        messages = [["one@d0.example"], ["a@d0.example", "b@d0.example"], ["a@d0.example", "b@d10.example"],
+                    ["r@" + d for d in domains], ["r@" + d for d in domains[:10]]]
+        ids = [nodes[i % 3].send("s@from.example", to, "Subject: m%d\r\n\r\nx\r\n" % i) for i, to in enumerate(messages)]
+        rcpts = sum(map(len, messages))
+        self.eventually(lambda: c.server().ask("SELECT count(*) FROM sluice.recipient JOIN sluice.part USING (p, id) WHERE part.state = 2")
+                        == str(rcpts))
+        before = self.lies(c)
+        # They go to one place that is not one of the first, and then to many.
+        for node in nodes:
+            self.route(node, "* smtp:[127.0.2.1]:%d\n" % dead)
+            self.reload(node)
+        self.eventually(lambda: len(self.lies(c)) == 1)
+        self.assertFalse(self.lies(c) & before)
+        for i, queue_id in enumerate(ids):
+            asked = nodes[(i + 1) % 3]
+            self.assertIn("<s@from.example>", asked.cli("show", queue_id).stdout)
+            self.assertIn("smtp/[127.0.2.1]", asked.cli("why", queue_id).stdout)
+            self.assertEqual(asked.cli("hold", queue_id).returncode, 0)
+            self.assertEqual(asked.cli("release", queue_id).returncode, 0)
+        for node in nodes:
+            self.route(node, new)
+            self.reload(node)
+        self.eventually(lambda: self.nothing_is_left(c))
+        self.assertEqual(self.check(c), "")
+        self.assertEqual({subject: count for subject, count in sink.copies.items()},
+                         {"m0": 1, "m1": 1, "m2": 2, "m3": 30, "m4": 10})
+
+    DESTINATIONS = 40
+    LIMIT = 3
+
+    def flow(self, kill):
+        """Mail flows to sites while their addresses are changed, node by node, again and again; returns the site, and the cluster
+        when nothing is left."""
+        sink = self.sink(delay=0.02)
+        domains = ["d%d.example" % i for i in range(self.DESTINATIONS)]
+        c = self.cluster(("anna", "bert", "cleo"), minimal_backoff_time="1s", maximal_backoff_time="2s", queue_run_delay="1s",
+                         smtp_destination_concurrency_limit=str(self.LIMIT), initial_destination_concurrency=str(self.LIMIT))
+        names = sorted(c.nodes)
+
+        def routes(turn):
+            return "".join("%s smtp:[127.0.%d.%d]:%d\n" % (d, turn, 1 + (i + 7 * turn) % self.DESTINATIONS, sink.port)
+                           for i, d in enumerate(domains))
+
+        for name in names:
+            self.route(c.nodes[name], routes(1))
+        c.start()
+        self.eventually(lambda: self.tables(c) == "1 1 1")
+        senders = cluster.Senders(c, domains, threads=3, pause=0.01)
+        many = []
+        rng = random.Random(1)
+        for turn in range(2, 6):
+            for name in rng.sample(names, 3):
+                self.route(c.nodes[name], routes(turn))
+                self.reload(c.nodes[name])
+                subject = "many-%d" % len(many)
+                many.append(c.nodes[name].send("s@from.example", ["r@" + d for d in domains], "Subject: %s\r\n\r\nx\r\n" % subject))
+                if kill and name == names[turn % 3]:
+                    victim = rng.choice(names)
+                    c.kill_node(victim)
+                    c.nodes[victim].launch()
+                    self.eventually(c.nodes[victim].answers)
+                before = sum(sink.copies.values())
+                self.eventually(lambda: sum(sink.copies.values()) > before + 20)
+        senders.stop()
+        self.eventually(lambda: self.nothing_is_left(c))
+        self.assertEqual(self.check(c), "")
+        self.assertEqual([subject for subject in senders.accepted if sink.copies[subject] == 0], [])
+        for i in range(len(many)):
+            self.assertGreaterEqual(sink.copies["many-%d" % i], self.DESTINATIONS)
+        self.assertGreater(sum(self.moves(c).values()), 0)
+        return c, sink, senders, many
+
+    def test_mail_that_flows_while_tables_change_is_delivered_once_and_within_limits(self):
+        c, sink, senders, many = self.flow(kill=False)
+        self.assertEqual([subject for subject in senders.accepted if sink.copies[subject] != 1], [])
+        for i in range(len(many)):
+            self.assertEqual(sink.copies["many-%d" % i], self.DESTINATIONS)
+        # What is in flight by older tables may still be when the new ones are in force: never more than one window of each.
+        self.assertLessEqual(max(sink.most_open.values()), 2 * self.LIMIT)
+
+    def test_nodes_that_are_killed_while_mail_moves_lose_none(self):
+        self.flow(kill=True)
+
+    def test_nodes_with_different_tables_move_each_recipient_once(self):
+        sink = self.sink(rcpt="450 4.2.0 later")
+        c = self.cluster(("anna", "bert"), minimal_backoff_time="1s", maximal_backoff_time="1s", queue_run_delay="1s")
+        anna, bert = c.nodes["anna"], c.nodes["bert"]
+        domains = ["d%d.example" % i for i in range(20)]
+
+        def routes(turn):
+            return "".join("%s smtp:[127.0.%d.%d]:%d\n" % (d, turn, 1 + i, sink.port) for i, d in enumerate(domains))
+
+        self.route(anna, routes(1))
+        self.route(bert, routes(1))
+        c.start()
+        self.eventually(lambda: self.tables(c) == "1 1")
+        for i, domain in enumerate(domains):
+            (anna if i % 2 else bert).send("s@from.example", ["r@" + domain])
+        self.route(bert, routes(2))
+        self.reload(bert)
+
+        def tried(times):
+            return c.server().ask("SELECT count(*) FROM sluice.recipient WHERE attempts >= %d" % times) == str(len(domains))
+
+        self.eventually(lambda: tried(4))
+        before = self.moves(c)
+        self.assertLessEqual(max(before.values()), 1)
+        self.eventually(lambda: tried(10))
+        # What anna, whose tables are older, has is hers: bert, who never has it, does not route it anew.
+        self.assertEqual(self.moves(c), before)
+        self.reload(anna)  # older tables, which are in force now
+        self.eventually(lambda: self.tables(c) == "3 2")
+        self.eventually(lambda: tried(20))
+        self.assertLessEqual(max(self.moves(c).values()), 2)

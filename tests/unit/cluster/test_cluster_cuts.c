@@ -83,6 +83,7 @@ static void turn(void)
     spool_commits_turn(sp);
     while (spool_next_event(sp, &event)) {
         if (event.type != SPOOL_EVENT_READY && event.type != SPOOL_EVENT_LOG &&
+            event.type != SPOOL_EVENT_GAINED &&
             memmem(event.text.ptr, event.text.len, "lease is not renewed", 20) == NULL) {
             fail_msg("%.*s", SLICE_ARGS(event.text));
         }

@@ -6,6 +6,7 @@
 
 #include "desk.h"
 #include "partition.h"
+#include "parts.h"
 
 #define KEY SLICE("smtp/mx.example.org")
 
@@ -114,11 +115,119 @@ static void parked_mail_is_claimed_when_it_is_durable(void **state)
     assert_true(desk_key_waits_elsewhere(desk_key(&desk, KEY)));
 }
 
+/* Two recipients for one place, claimed; returns its partition. */
+static uint16_t claim_two(uint64_t id)
+{
+    const struct spool_content content = {.bytes = SLICE("hello\r\n"), .fd = -1};
+    const struct spool_message m = {.id = {id},
+                                    .state = SPOOL_INCOMING,
+                                    .due = {1},
+                                    .sender = SLICE("a@example.org"),
+                                    .size = 7,
+                                    .rcpt_total = 2,
+                                    .rcpt_pending = 2};
+    const struct spool_rcpt to[2] = {{.address = SLICE("b@example.net"),
+                                      .transport = SLICE("smtp"),
+                                      .nexthop = SLICE("mx.example.org")},
+                                     {.address = SLICE("c@example.net"),
+                                      .transport = SLICE("smtp"),
+                                      .nexthop = SLICE("mx.example.org")}};
+    const struct spool_new n = {
+        .m = &m, .rcpts = to, .rcpt_count = 2, .content = &content, .size = 7, .claim = true};
+
+    desk_begin(&desk);
+    assert_int_equal(desk_submit(&desk, (struct msg_id){id}, &n), 0);
+    (void)desk_begin_commit(&desk);
+    end_oldest();
+    return partition_of(&to[0]);
+}
+
+static void expect_whole(uint64_t id, uint16_t p)
+{
+    const struct desk_message *msg = desk_find(&desk, (struct msg_id){id});
+
+    assert_non_null(msg);
+    assert_int_equal(msg->f.p, p);
+    assert_true(msg->f.claimed && !msg->f.m.gathers && msg->f.m.rcpt_pending == 2);
+    assert_int_equal(msg->f.parts_left, 0);
+    assert_non_null(desk_rcpt(msg, 1));
+    assert_non_null(desk_rcpt(msg, 2));
+    assert_int_equal(desk.by_p[p].incoming, 1);
+}
+
+/* One of the two goes to another partition, in the open batch: the message is divided. */
+static void divide_it(uint16_t p)
+{
+    static const uint32_t stays[] = {1}, goes[] = {2};
+    const unsigned other = p == 255 ? 254 : p + 1u;
+    const struct spool_share shares[] = {{{100}, p, stays, 1}, {{200}, other, goes, 1}};
+    const struct spool_relocation to = {shares, 2, {5}, {1000}};
+    struct partition_set open;
+    struct msg_id whole = {1};
+    bool gone;
+
+    desk_begin(&desk);
+    assert_int_equal(desk_finish(&desk, whole, (struct wall){77}, &gone), 0);
+    assert_false(gone);
+    assert_int_equal(desk_move(&desk, whole, &to), 0);
+    assert_true(desk_find(&desk, whole)->f.m.gathers);
+    assert_int_equal(desk_find(&desk, whole)->f.parts_left, 2);
+    assert_int_equal(desk_partition(&desk, whole), parts_home(whole));
+    assert_int_equal(desk_partition(&desk, (struct msg_id){100}), p);
+    assert_true(desk_find(&desk, (struct msg_id){100})->f.m.due.us == 77);
+    assert_int_equal(desk_partition(&desk, (struct msg_id){200}), other);
+    assert_true(desk_find(&desk, (struct msg_id){200})->f.m.due.us == 5);
+    assert_int_equal(spool_whole(&desk_find(&desk, (struct msg_id){200})->f.m).n, 1);
+    desk_open_in(&desk, &open);
+    assert_true(partition_set_has(&open, p) && partition_set_has(&open, (int)other) &&
+                partition_set_has(&open, parts_home(whole)));
+    /* Neither is tried before it is durable. */
+    assert_int_equal(claimed(), 0);
+}
+
+static void what_moves_is_as_it_was_when_its_batch_fails(void **state)
+{
+    uint16_t p = claim_two(1);
+
+    (void)state;
+    expect_whole(1, p);
+    divide_it(p);
+    desk_rollback(&desk);
+    expect_whole(1, p);
+    assert_null(desk_find(&desk, (struct msg_id){100}));
+    divide_it(p);
+    (void)desk_begin_commit(&desk);
+    desk_undo_all(&desk); /* its commit was lost */
+    expect_whole(1, p);
+    assert_null(desk_find(&desk, (struct msg_id){200}));
+    divide_it(p);
+    (void)desk_begin_commit(&desk);
+    end_oldest();
+    assert_null(desk_any(&desk, 1)); /* all of it waits in the database now */
+    assert_null(desk_any(&desk, 100));
+}
+
+static void only_what_is_pending_moves(void **state)
+{
+    static const uint32_t none[] = {3};
+    const struct spool_share share = {{1}, 7, none, 1};
+    const struct spool_relocation to = {&share, 1, {5}, {1000}};
+    uint16_t p = claim_two(1);
+
+    (void)state;
+    desk_begin(&desk);
+    assert_int_equal(desk_move(&desk, (struct msg_id){1}, &to), -EINVAL);
+    expect_whole(1, p);
+    desk_rollback(&desk);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(new_mail_is_claimed_when_it_is_durable, start, stop),
         cmocka_unit_test_setup_teardown(parked_mail_is_claimed_when_it_is_durable, start, stop),
+        cmocka_unit_test_setup_teardown(what_moves_is_as_it_was_when_its_batch_fails, start, stop),
+        cmocka_unit_test_setup_teardown(only_what_is_pending_moves, start, stop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

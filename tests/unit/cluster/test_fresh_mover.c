@@ -63,7 +63,8 @@ static void turn(struct spool *sp)
     (void)spool_commits_wait(sp, US_PER_S);
     spool_commits_turn(sp);
     while (spool_next_event(sp, &event)) {
-        assert_true(event.type == SPOOL_EVENT_READY || event.type == SPOOL_EVENT_LOG);
+        assert_true(event.type == SPOOL_EVENT_READY || event.type == SPOOL_EVENT_LOG ||
+                    event.type == SPOOL_EVENT_GAINED);
     }
 }
 

@@ -63,7 +63,8 @@ static void settled_recipients_do_not_pile_up(void **state)
     active_init(&a);
     m = add(&a, 1, 10);
     for (uint32_t n = 1; n <= 100000; n++) {
-        active_add_rcpt(m, &(struct spool_rcpt){.n = n, .address = SLICE("a@b")}, STORED_ROUTE_OURS);
+        active_add_rcpt(m, &(struct spool_rcpt){.n = n, .address = SLICE("a@b")},
+                        STORED_ROUTE_OURS);
         m->rcpt_handed++;
         if (n > 10) {
             active_settle_rcpt(m, active_find_rcpt(m, n - 10));
@@ -84,7 +85,8 @@ static void recipients_that_were_not_handed_out_stay_behind_those_that_were(void
     active_init(&a);
     m = add(&a, 1, 10);
     for (uint32_t n = 1; n <= 10; n++) {
-        active_add_rcpt(m, &(struct spool_rcpt){.n = n, .address = SLICE("a@b")}, STORED_ROUTE_OURS);
+        active_add_rcpt(m, &(struct spool_rcpt){.n = n, .address = SLICE("a@b")},
+                        STORED_ROUTE_OURS);
     }
     m->rcpt_handed = 8;
     for (uint32_t n = 1; n <= 7; n++) {
