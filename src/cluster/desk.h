@@ -273,9 +273,9 @@ int desk_places_of(struct desk *d, struct msg_id id, struct spool_places *ret);
 
 enum desk_reason { DESK_READY, DESK_LOOKED };
 
-/* Is it there and ours, loading, or changed by a batch? What was noted as gone may be in the database
- * again, or still: a partition that was lost may have come back. What was looked at of another node's
- * may have moved to us since. */
+/* Is it there and ours, loading, or changed by a batch? What was noted as gone may be in the
+ * database again, or still: a partition that was lost may have come back. What was looked at of
+ * another node's may have moved to us since. */
 bool desk_has(const struct desk *d, uint64_t id);
 /* A message is going to be loaded, unless the desk has it (NULL then). */
 struct desk_message *desk_expect(struct desk *d, uint64_t id, enum desk_reason why);

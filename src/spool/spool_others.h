@@ -48,8 +48,8 @@ bool spool_has_others(const struct spool *sp);
  * when the parts are not at hand yet. Without the part: none. */
 int spool_places_of(struct spool *sp, struct msg_id id, struct spool_places *ret);
 
-/* What others own is at hand for a moment, as it was when it was read. From now on it is read again.
- */
+/* What others own is at hand for a moment, as it was when it was read: from now on it is read
+ * again. */
 void spool_look_anew(struct spool *sp);
 
 /* Those that this node owns: what lies there it may change. */
