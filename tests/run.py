@@ -35,7 +35,7 @@ CLANG = os.path.join(TOP, "build-clang")
 JOBS = 2 * (os.cpu_count() or 1)
 # Those that take longest, longest first: begun first, none of them is what everything waits for at the end.
 SLOWEST = """
-browser/test_dashboard model/test_lease fault/test_cluster_torture unit/cluster/test_cluster_cuts scenario/test_cluster_faults unit/cluster/test_membership
+browser/test_dashboard model/test_lease fault/test_cluster_by_hand unit/cluster/test_cluster_cuts fault/test_cluster_torture scenario/test_cluster_faults unit/cluster/test_membership
 tests/fault/test_spool_fault unit/core/test_sched_random scenario/test_postoffice_threads unit/sim/test_sim_world
 scenario/test_agents scenario/test_postoffice_reports scenario/test_sim scenario/test_why
 scenario/test_mailq_postoffice unit/zmailer/test_postoffice interop/test_dns fault/test_kill scenario/test_hostile
@@ -52,7 +52,7 @@ SECOND_TRY = ("scenario", "fault", "interop", "browser")
 MOST_SECOND_TRIES = 5
 # Modules of which each class is a job of its own, so that no single job is as long as all the others together.
 SPLIT = ("scenario/test_mta_sts", "scenario/test_scheduler_front", "scenario/test_postoffice_threads", "scenario/test_hostile", "browser/test_dashboard",
-         "scenario/test_hostile_roles", "scenario/test_inject")
+         "scenario/test_hostile_roles", "scenario/test_inject", "fault/test_cluster_by_hand")
 SANITIZER_ENV = {
     "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=1:detect_stack_use_after_return=0",
     "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",

@@ -69,6 +69,11 @@ static int look_at_format(PGconn *conn, const struct cluster_url *u, int *ret_fo
     if (r == NULL) {
         return -EIO;
     }
+    if (PQntuples(r) == 0) {
+        PQclear(r);
+        (void)buf_addf(ret_error, "spool %s: the table cluster has no row", u->text); /* sticky */
+        return -EPROTO;
+    }
     format = strtoll(first(r), NULL, 10);
     PQclear(r);
     if (format < SCHEMA_FORMAT_MIN || format > SCHEMA_FORMAT) {
@@ -298,9 +303,43 @@ static const char drift_sql[] =
 /* Rows that nothing names. What is about to be named is younger than an hour: ids are times. */
 #define OLD "(extract(epoch FROM now()) * 1000000 - 3600000000)::bigint"
 
+#define LEASE_IS_WRONG                                                                             \
+    "epoch NOT BETWEEN 0 AND 4611686018427387904 OR node NOT BETWEEN 0 AND 63 OR wanted NOT "      \
+    "BETWEEN 0 AND 63"
+/* Lives are counted; what is above this was set by hand. Numbers of batches begin with them. */
+#define LIFE_IS_WRONG "incarnation NOT BETWEEN 0 AND 100000000"
+#define LAST_LIFE(no)                                                                              \
+    "(SELECT 1 + coalesce(max(n) >> 36, 0) FROM batch WHERE n BETWEEN 0 AND 6871947673600000000 "  \
+    "AND batch.node = " no ")"
+#define NODE_IS_WRONG                                                                              \
+    LIFE_IS_WRONG " OR beat NOT BETWEEN 0 AND 4611686018427387904 OR state NOT BETWEEN 0 AND 5 "   \
+                  "OR name = ''"
+
 static const struct {
     const char *what, *count_sql, *repair_sql;
 } orphans[] = {
+    /* What nodes work with. They go on by themselves when it is right again. A life that was given
+     * a number by hand is ended: the next one is above all of which there are batches. */
+    {"leases that can't be; they are free now", "SELECT count(*) FROM lease WHERE " LEASE_IS_WRONG,
+     "UPDATE lease SET node = NULL, wanted = NULL, epoch = extract(epoch FROM now())::bigint "
+     "WHERE " LEASE_IS_WRONG},
+    {"leases of no partition; they are deleted",
+     "SELECT count(*) FROM lease WHERE p NOT BETWEEN 0 AND 255",
+     "DELETE FROM lease WHERE p NOT BETWEEN 0 AND 255"},
+    {"partitions without a lease; they are free now",
+     "SELECT count(*) FROM generate_series(0, 255) g (p) WHERE p NOT IN (SELECT p FROM lease)",
+     "INSERT INTO lease (p, epoch) SELECT p, extract(epoch FROM now())::bigint FROM "
+     "generate_series(0, 255) g (p) WHERE p NOT IN (SELECT p FROM lease)"},
+    {"fences that can't be; they begin a new life",
+     "SELECT count(*) FROM fence WHERE " LIFE_IS_WRONG,
+     "UPDATE fence SET incarnation = " LAST_LIFE("fence.no") " WHERE " LIFE_IS_WRONG},
+    {"nodes that can't be; they begin a new life", "SELECT count(*) FROM node WHERE " NODE_IS_WRONG,
+     "UPDATE node SET incarnation = 1 + " LAST_LIFE(
+         "node.no") ", beat = CASE WHEN beat BETWEEN 0 "
+                    "AND 4611686018427387904 THEN beat ELSE 0 END, state = CASE WHEN state BETWEEN "
+                    "0 AND 5 THEN "
+                    "state ELSE 1 END, name = CASE WHEN name <> '' THEN name ELSE 'node-' || no "
+                    "END WHERE " NODE_IS_WRONG},
     {"pieces of content that no message has",
      "SELECT count(*) FROM content c WHERE id < " OLD
      " AND NOT EXISTS (SELECT FROM message m WHERE m.id = c.id)",
@@ -317,6 +356,10 @@ static const struct {
      "DELETE FROM recipient r WHERE id < " OLD
      " AND NOT EXISTS (SELECT FROM part WHERE part.p = r.p AND part.id = r.id)"},
     /* These are mail: what is left of it is shown to a human, and not thrown away. */
+    {"parts whose state can't be; they are put on hold",
+     "SELECT count(*) FROM part WHERE state NOT BETWEEN 1 AND 4",
+     "UPDATE part SET state = 3, parked = NULL, reason = 'its state was unknown' WHERE state NOT "
+     "BETWEEN 1 AND 4"},
     {"parts whose message is not there; they are put on hold",
      "SELECT count(*) FROM part x WHERE state <> 3 AND NOT EXISTS (SELECT FROM message m WHERE "
      "m.id = x.message)",
@@ -326,7 +369,8 @@ static const struct {
     {"messages whose parts are not as many as is written; they are counted",
      "SELECT count(*) FROM part x WHERE kind = 1 AND parts_left <> (SELECT count(*) FROM part y "
      "WHERE y.message = x.id AND y.message <> y.id)",
-     "UPDATE part x SET gen = gen + 1, due = created, parts_left = (SELECT count(*) FROM part y "
+     "UPDATE part x SET gen = CASE gen WHEN 2147483647 THEN 0 ELSE gen + 1 END, due = created, "
+     "state = CASE state WHEN 4 THEN 2 ELSE state END, parts_left = (SELECT count(*) FROM part y "
      "WHERE y.message = x.id AND y.message <> y.id) WHERE kind = 1 AND parts_left <> (SELECT "
      "count(*) FROM part y WHERE y.message = x.id AND y.message <> y.id)"},
     {"messages whose report part is not there; it is made",

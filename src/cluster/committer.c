@@ -35,6 +35,8 @@ static const char words_stale[] =
 /* Numbers of batches grow over all lives of a node, on whichever machine they are: each life has so
  * many. As it stands in SQL_NEW_FENCE, too. */
 #define NUMBERS_OF_A_LIFE (INT64_C(1) << 36)
+/* Where a number stands in the database before it was given: by hand. */
+#define NUMBERS_PASSED_OVER (1 << 20)
 
 struct committer_statement {
     STAILQ_ENTRY(committer_statement) next;
@@ -49,6 +51,7 @@ struct committer_batch {
     STAILQ_HEAD(, committer_statement) statements;
     int64_t number;
     unsigned tries;
+    unsigned sends; /* how often it was sent, 2 at most */
     enum { BATCH_WAITING, BATCH_SENT, BATCH_ENDED } state;
     int rc;           /* of BATCH_ENDED */
     bool committed;   /* COMMIT was answered */
@@ -217,6 +220,7 @@ unsigned committer_batch_send(const struct committer_batch *b, struct link *l)
 static void send_batch(struct committer *c, struct committer_batch *b)
 {
     b->state = BATCH_SENT;
+    b->sends += b->sends < 2;
     b->committed = b->refused = false;
     b->answers = 0;
     send_plain(c, sql_begin);
@@ -333,6 +337,11 @@ static void note_failure(struct committer *c, struct committer_batch *b, const P
         return; /* it was sent into the transaction that has failed */
     }
     (void)snprintf(b->error_state, sizeof b->error_state, "%s", state != NULL ? state : "");
+    if (b->answers == MARKER_ANSWER && strcmp(b->error_state, "23505") == 0 && b->sends == 1) {
+        c->last += NUMBERS_PASSED_OVER;
+        keep_error(c, "the table batch has a number that was not given yet");
+        return;
+    }
     if (b->answers == MARKER_ANSWER && strcmp(b->error_state, "23505") == 0) {
         link_drop(c->link, "a batch that was sent again is there already");
         return;
