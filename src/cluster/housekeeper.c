@@ -20,7 +20,7 @@ static const char turn_sql[] =
     "SELECT fresh_now, fresh_since INTO STRICT c FROM cluster; "
     "grown := pg_total_relation_size(to_regclass('fresh_' || c.fresh_now)); "
     "IF grown < 65536 OR (grown < " HOUSEKEEPER_TURN_MAX
-    " AND now_us - c.fresh_since < 20000000) THEN RETURN; END IF; "
+    " AND abs(now_us - c.fresh_since) < 20000000) THEN RETURN; END IF; "
     "PERFORM set_config('lock_timeout', '200', true); "
     "FOR i IN 1..2 LOOP k := (c.fresh_now + i) % 3; "
     "BEGIN "

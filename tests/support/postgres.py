@@ -69,6 +69,8 @@ class Proxy:
 class Server:
     """A primary; `options` are further lines of its configuration."""
 
+    environment = {}  # of its processes, beside ours
+
     def __init__(self, *options):
         self._prepare(options)
         self._finish("initdb", "-D", self.data, "-A", "trust", "-U", "tester", "--no-sync", "-E", "UTF8", "--locale=C")
@@ -80,7 +82,7 @@ class Server:
         self.directory = tempfile.mkdtemp(prefix="sluice-postgres-")
         os.chmod(self.directory, 0o755)
         self.data = os.path.join(self.directory, "data")
-        self.options = options
+        self.options, self.environment = options, dict(self.environment)
         self.process = self.follower = None
         if os.geteuid() == 0:
             os.chown(self.directory, NOBODY, NOBODY)
@@ -88,7 +90,8 @@ class Server:
     def _run(self, name, *args):
         with open(os.path.join(self.directory, "log-" + name), "ab") as log:
             return subprocess.Popen(["setpriv", "--pdeathsig", "QUIT", "--", programs() + name, *args], stdin=subprocess.DEVNULL,
-                                    stdout=log, stderr=log, cwd=self.directory, process_group=0, **ordinary_user())
+                                    stdout=log, stderr=log, cwd=self.directory, process_group=0,
+                                    env={**os.environ, **self.environment}, **ordinary_user())
 
     def _finish(self, name, *args):
         if self._run(name, *args).wait(120) != 0:
