@@ -846,7 +846,7 @@ static int open_cluster(const char *where, enum spool_open_mode mode,
     s->asks = asks_new(s->epoll_fd, &s->url.target, notify_ask, s);
     s->shared = shared_texts_new(s->epoll_fd, &s->url.target);
     s->member = engine_member_new(s, options->conf, options->id_floor);
-    err = engine_member_wait(s, ret_error);
+    err = engine_member_wait(s, options, ret_error);
     if (err == 0) {
         committer_hold(s->committer, true);
         *ret_spool = &s->base;

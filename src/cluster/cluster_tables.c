@@ -150,7 +150,7 @@ int cluster_tables_init(const char *url, struct slice password, bool flag, struc
 
     (void)flag;
     if (conn != NULL) {
-        (void)snprintf(sql, sizeof sql, "BEGIN; CREATE SCHEMA IF NOT EXISTS %s", u.schema);
+        (void)snprintf(sql, sizeof sql, "BEGIN; CREATE SCHEMA IF NOT EXISTS \"%s\"", u.schema);
         err = run(conn, &u, sql, ret_error);
         err = err != 0 ? err : run(conn, &u, schema_sql, ret_error);
         err = err != 0 ? err : run(conn, &u, "COMMIT", ret_error);

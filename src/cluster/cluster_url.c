@@ -2,9 +2,11 @@
 
 #include <arpa/inet.h>
 #include <netdb.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include "check.h"
 #include "mem.h"
@@ -277,7 +279,7 @@ static void set_options(struct cluster_url *u, enum cluster_url_use use)
     };
 
     (void)snprintf(u->options, sizeof u->options,
-                   "-c search_path=%s -c default_transaction_isolation=read\\ committed %s",
+                   "-c search_path=\"%s\" -c default_transaction_isolation=read\\ committed %s",
                    u->schema, settings[use]); /* fits: a schema is short */
     u->target.options = u->options;
     u->target.settings = use == CLUSTER_URL_QUEUE ? queue_settings : NULL;
@@ -463,6 +465,39 @@ bool cluster_url_resolve(struct cluster_url *u, struct buf *ret_error)
 
 /* ---- connecting and waiting ------------------------------------------------------------------ */
 
+static time_t now_s(void)
+{
+    struct timespec t;
+
+    CHECK(clock_gettime(CLOCK_BOOTTIME, &t) == 0);
+    return t.tv_sec;
+}
+
+/* Does it answer a statement? A pool of connections lets us in, whatever is behind it. */
+static bool answers(PGconn *conn)
+{
+    time_t until = now_s() + CLUSTER_URL_ANSWER_S;
+    struct pollfd ready = {.fd = PQsocket(conn), .events = POLLIN};
+    PGresult *r;
+
+    if (PQsendQuery(conn, "SELECT 1") != 1) {
+        return true; /* it has gone, and the next statement says why */
+    }
+    while (PQisBusy(conn) == 1) {
+        if (now_s() >= until) {
+            return false;
+        }
+        (void)poll(&ready, 1, 1000);
+        if (PQconsumeInput(conn) != 1) {
+            return true;
+        }
+    }
+    while ((r = PQgetResult(conn)) != NULL) {
+        PQclear(r);
+    }
+    return true;
+}
+
 static PGconn *connect_once(const struct link_target *t)
 {
     const char *names[LINK_WORDS_MAX + 2], *values[LINK_WORDS_MAX + 2];
@@ -511,6 +546,12 @@ PGconn *cluster_url_connect(const struct cluster_url *u, struct buf *ret_error)
         if (PQconnectionNeedsPassword(conn) == 1) {
             (void)buf_addf(ret_error, "; spool_password_file names the file for it"); /* sticky */
         }
+        PQfinish(conn);
+        return NULL;
+    }
+    if (!answers(conn)) {
+        (void)buf_addf(ret_error, "spool %s: the server lets us in, and has not answered for %d s",
+                       u->text, CLUSTER_URL_ANSWER_S); /* sticky */
         PQfinish(conn);
         return NULL;
     }

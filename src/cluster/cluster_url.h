@@ -28,6 +28,7 @@
 /* libpq tries them in turn, at most LINK_CONNECT_US each. */
 #define CLUSTER_URL_HOSTS_MAX 8
 #define CLUSTER_URL_MAX       2000
+#define CLUSTER_URL_ANSWER_S  10 /* for the first statement of a connection that waits */
 
 /* What a connection is for. */
 enum cluster_url_use {

@@ -686,7 +686,8 @@ static void wait(const struct cluster_spool *s)
     (void)poll(&ready, 1, 100);
 }
 
-int engine_member_wait(struct cluster_spool *s, struct buf *ret_error)
+int engine_member_wait(struct cluster_spool *s, const struct spool_options *options,
+                       struct buf *ret_error)
 {
     struct engine_member *m = s->member;
     struct mono began = member_link_now();
@@ -707,6 +708,10 @@ int engine_member_wait(struct cluster_spool *s, struct buf *ret_error)
             (m->route != 0 || !m->has_tables) && shared_texts_is_current(s->shared)) {
             gain(s);
             return 0;
+        }
+        if (options->is_over != NULL && options->is_over(options->arg)) {
+            (void)buf_addf(ret_error, "spool %s: not waited for any longer", s->url.text);
+            return -ECANCELED;
         }
         if (membership_left(m->membership)) {
             (void)buf_addf(ret_error, "spool %s: %s", s->url.text, membership_words(m->membership));

@@ -39,8 +39,9 @@ struct engine_member;
 /* `conf` is borrowed for the call; NULL: a node that needs no standby. The URL was looked up. */
 struct engine_member *engine_member_new(struct cluster_spool *s, const struct conf *conf,
                                         uint64_t id_floor);
-/* Wait until the node has registered. -EPROTO: it never can. */
-int engine_member_wait(struct cluster_spool *s, struct buf *ret_error);
+/* Wait until the node has registered. -EPROTO: it never can; -ECANCELED: options->is_over. */
+int engine_member_wait(struct cluster_spool *s, const struct spool_options *options,
+                       struct buf *ret_error);
 /* Give the leases back, if that can be done soon. The committer has gone. */
 void engine_member_leave(struct cluster_spool *s);
 void engine_member_free(struct engine_member *m); /* NULL is fine */

@@ -218,7 +218,8 @@ struct housekeeper *housekeeper_new(int epoll_fd, const struct link_target *targ
     CHECK(h->timer >= 0);
     CHECK(epoll_ctl(epoll_fd, EPOLL_CTL_ADD, h->timer, &e) == 0);
     h->link = link_new(epoll_fd, target, &link_owner, h);
-    set_timer(h, 1); /* connects in the first turn */
+    link_set_silence(h->link, HOUSEKEEPER_SILENCE_US); /* a vacuum may take long */
+    set_timer(h, 1);                                   /* connects in the first turn */
     return h;
 }
 

@@ -37,6 +37,7 @@
 #define HOUSEKEEPER_VACUUM_FRESH 60 /* rounds between two vacuums of fresh tables, while: */
 #define HOUSEKEEPER_STUCK_S      60 /* the turn of the one in use began before that */
 #define HOUSEKEEPER_AGAIN_US     (5 * INT64_C(1000000))
+#define HOUSEKEEPER_SILENCE_US   (600 * INT64_C(1000000))
 
 /* Rounds from one measurement to the next. */
 #define HOUSEKEEPER_MEASURE 5

@@ -31,6 +31,11 @@ struct link {
     const char *prepared[LINK_PREPARED_MAX];
     unsigned prepared_count;
     unsigned settings; /* unanswered */
+    unsigned asked;    /* syncs that are not answered, while it is up */
+    int64_t heard_at,
+        look_at;       /* us: of the last answer; when the timer is over; 0: it is not set */
+    int64_t silence;   /* us: that is borne, at least */
+    unsigned silences; /* that have ended connections, since something was answered */
     char error[LINK_ERROR_MAX];
 };
 
@@ -70,6 +75,14 @@ static void set_timer(const struct link *l, int64_t us)
     CHECK(timerfd_settime(l->timer, 0, &at, NULL) == 0);
 }
 
+static int64_t now_us(void)
+{
+    struct timespec t;
+
+    CHECK(clock_gettime(CLOCK_BOOTTIME, &t) == 0);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
 static bool timer_is_over(const struct link *l)
 {
     uint64_t times;
@@ -102,7 +115,73 @@ static void go_down(struct link *l)
     l->conn = NULL;
     l->state = LINK_DOWN;
     l->broken = false;
+    l->asked = 0;
+    l->look_at = 0;
     l->owner->changed(l->arg, l, false);
+}
+
+/* ---- silence --------------------------------------------------------------------------------- */
+
+static int64_t patience(const struct link *l)
+{
+    int64_t us = l->silence;
+
+    for (unsigned i = 0; i < l->silences && us < LINK_SILENCE_MAX_US; i++) {
+        us *= 2;
+    }
+    return us < LINK_SILENCE_MAX_US ? us : LINK_SILENCE_MAX_US;
+}
+
+/* The timer is not moved with each answer: when it is over, the rest is waited for. */
+static void look_later(struct link *l, int64_t us)
+{
+    l->look_at = now_us() + us;
+    set_timer(l, us);
+}
+
+static void asked(struct link *l)
+{
+    if (l->asked++ == 0) {
+        l->heard_at = now_us();
+    }
+    if (l->look_at == 0) {
+        look_later(l, patience(l));
+    }
+}
+
+static void answered(struct link *l, const PGresult *result)
+{
+    l->heard_at = now_us();
+    if (PQresultStatus(result) == PGRES_PIPELINE_SYNC && l->asked > 0) {
+        l->asked--;
+        l->silences = 0;
+    }
+}
+
+/* Drop it when it was silent for too long. */
+static void look_at_silence(struct link *l)
+{
+    int64_t now;
+
+    if (l->look_at == 0 || (now = now_us()) < l->look_at) {
+        return;
+    }
+    (void)timer_is_over(l); /* it is */
+    l->look_at = 0;
+    if (l->asked == 0) {
+        return;
+    }
+    if (now - l->heard_at < patience(l)) {
+        look_later(l, l->heard_at + patience(l) - now);
+        return;
+    }
+    l->silences++;
+    link_pass_over(l, "the server has not answered for too long");
+}
+
+void link_set_silence(struct link *l, int64_t us)
+{
+    l->silence = us;
 }
 
 static void on_notice(void *arg, const PGresult *result)
@@ -410,6 +489,9 @@ void link_sync(struct link *l)
     if (!l->broken && PQpipelineSync(l->conn) != 1) {
         failed(l);
     }
+    if (!l->broken) {
+        asked(l);
+    }
 }
 
 /* Of a setting, or timeline_sql. */
@@ -465,6 +547,7 @@ static void take_answers(struct link *l)
         if (l->state == LINK_PREPARING) {
             on_prepared(l, result);
         } else {
+            answered(l, result);
             l->owner->answer(l->arg, l, result);
         }
         PQclear(result);
@@ -528,6 +611,9 @@ void link_turn(struct link *l)
         pass_over_old(l); /* it has been so for a while, and is known now */
     } else {
         work(l);
+        if (l->state == LINK_UP) {
+            look_at_silence(l);
+        }
     }
 }
 
@@ -544,6 +630,7 @@ struct link *link_new(int epoll_fd, const struct link_target *target,
     l->owner = owner;
     l->arg = arg;
     l->fd = -1;
+    l->silence = target->silence_us > 0 ? target->silence_us : LINK_SILENCE_US;
     l->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     CHECK(l->timer >= 0);
     CHECK(epoll_ctl(epoll_fd, EPOLL_CTL_ADD, l->timer, &e) == 0);

@@ -16,6 +16,14 @@
  * an old primary, which others have promoted a standby of. It may take writes still, and nothing
  * that it says or stores counts. Nothing here resolves names: a host is a directory of a Unix
  * socket or an address.
+ *
+ * A server, or a pool between, may take what is sent and never answer, which no timeout of TCP
+ * ends. So a link that waits for an answer and has had none for LINK_SILENCE_US is dropped, and the
+ * host passed over. A statement may take long without fault (a count of much mail; a commit, while
+ * no standby answers): so the time doubles, up to LINK_SILENCE_MAX_US, as often as it is over
+ * before anything was answered. What was sent may have happened, or happen later, as with any lost
+ * connection: a batch is looked for before it is sent again, behind the lock that its session holds
+ * (committer.h), so that no second one comes to wait for the same standby.
  */
 #ifndef CLUSTER_LINK_H
 #define CLUSTER_LINK_H
@@ -33,6 +41,9 @@
 #define LINK_CONNECT_US   (5 * INT64_C(1000000))
 #define LINK_ERROR_MAX    512
 #define LINK_SOCKET_SIZE  (1 << 20) /* that a Unix socket is to take at once; bytes */
+/* Longer than a lock is waited for, and than clients wait for a commit. */
+#define LINK_SILENCE_US     (60 * INT64_C(1000000))
+#define LINK_SILENCE_MAX_US (3600 * INT64_C(1000000))
 
 /* Where to, by libpq's names. Borrowed as long as the link is there; NULL or empty: libpq's
  * default. */
@@ -49,6 +60,7 @@ struct link_target {
     /* Statements before all others, of which any may fail: settings that another engine, or a pool
      * between, refuses are missed by speed alone. NULL behind the last; NULL: none. */
     const char *const *settings;
+    int64_t silence_us;  /* in place of LINK_SILENCE_US; 0: that */
     const char *session; /* which of the hosts: target_session_attrs; NULL: read-write */
     /* The lowest timeline that a server of PostgreSQL may have, as far as the owner knows now; it
      * may rise, and links to others are dropped then. 0: not known; NULL: any. */
@@ -115,6 +127,9 @@ void link_free(struct link *l); /* NULL is fine; its owner is not told */
  * them. Link_send knows them by their address: what it is given must be one of these very pointers.
  * They last as long as the program. */
 void link_prepare(struct link *l, const char *const *sql, unsigned count);
+
+/* Be patient for at least so long, in place of LINK_SILENCE_US. */
+void link_set_silence(struct link *l, int64_t us);
 
 /* From DOWN. The end of it is told by `changed`, never in the call. */
 void link_connect(struct link *l);

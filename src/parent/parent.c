@@ -912,6 +912,19 @@ static void notify_manager(const char *state)
 }
 
 /* The first call stops in good order, the second at once. */
+/* The queue process may wait for other machines before it takes a frame; it looks whether we are
+ * there. */
+static void leave_starting_queue(struct parent *p)
+{
+    for (size_t i = 0; i < p->child_count; i++) {
+        struct child *c = &p->children[i];
+
+        if (c->role == ROLE_QUEUE && c->channel != NULL && !c->started) {
+            close_channel(c);
+        }
+    }
+}
+
 static void begin_stop(struct parent *p, const char *why)
 {
     const struct conf *conf = p->bundle.conf;
@@ -927,6 +940,9 @@ static void begin_stop(struct parent *p, const char *why)
     }
     log_info("stopping %s", why);
     notify_manager("STOPPING=1");
+    if (p->phase == STARTING) {
+        leave_starting_queue(p);
+    }
     p->phase = STOP_RECEIVE;
     p->deadline = mono_after(clock_mono(), timeout_us);
     send_stop(p, ROLE_TAKES_MAIL);

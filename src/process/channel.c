@@ -409,3 +409,10 @@ enum channel_event channel_wait(struct channel *ch, int timeout_ms, struct frame
         }
     }
 }
+
+bool channel_is_deserted(const struct channel *ch)
+{
+    struct pollfd ready = {.fd = ch->fd, .events = POLLRDHUP};
+
+    return poll(&ready, 1, 0) == 1 && (ready.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}

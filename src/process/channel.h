@@ -59,6 +59,9 @@ enum channel_event channel_next(struct channel *ch, struct frame *ret_frame);
  * channel_end. Nothing else may be sent on the channel in between. */
 struct buf *channel_begin(struct channel *ch, uint16_t type);
 
+/* Has the other end gone, whatever of its frames is unread? */
+bool channel_is_deserted(const struct channel *ch);
+
 /* Finish the frame. `fd` (or -1) is taken: closed once it has been sent. */
 void channel_end(struct channel *ch, int fd);
 

@@ -312,6 +312,14 @@ static int open_spool(struct queue *q, const struct spool_options *options, stru
     }
 }
 
+/* A parent that stops does not wait until a process has started. */
+static bool is_over(void *arg)
+{
+    const struct role *role = arg;
+
+    return channel_is_deserted(role->parent);
+}
+
 static int queue_start(struct role *role)
 {
     char side[PATH_MAX];
@@ -322,6 +330,8 @@ static int queue_start(struct role *role)
         .id_floor = (uint64_t)clock_wall().us,
         .conf = role->conf,
         .side = side,
+        .is_over = is_over,
+        .arg = role,
         .secret = role_file(role, slice_string(role->conf->spool_password_file))};
     struct sched_limits limits = tuning_limits(role->conf);
     struct buf error;
@@ -347,8 +357,12 @@ static int queue_start(struct role *role)
     rng_init(&q->rng, entropy_u64());
     buf_init(&error, WIRE_TEXT_MAX);
     rc = open_spool(q, &options, &error);
-    if (rc != 0) {
+    if (rc == -ECANCELED) {
+        log_info("%s", buf_cstr(&error));
+    } else if (rc != 0) {
         log_error("%s", error.failed ? role->conf->spool : buf_cstr(&error));
+    }
+    if (rc != 0) {
         buf_fini(&error);
         park_fini(&q->parking);
         mem_free(q);

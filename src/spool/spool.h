@@ -224,7 +224,10 @@ struct spool_options {
                                   find them here. NULL = their built-in values */
     const char *side;          /* path of the database beside a store that has no place for notes or
                                   events (side_store.h); NULL = there is none */
-    struct slice secret;       /* borrowed for the call; what a server asks for before it lets us
+    /* Asked now and then while opening takes long: true: give up, -ECANCELED. NULL: never. */
+    bool (*is_over)(void *arg);
+    void *arg;
+    struct slice secret; /* borrowed for the call; what a server asks for before it lets us
                                   in, as the text of its file. Empty = nothing */
 };
 

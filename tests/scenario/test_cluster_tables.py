@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 
+import cluster
 import postgres
 import sluice
 
@@ -62,6 +64,42 @@ class Tables(sluice.TestCase):
         status, said = self.cluster("check", url)
         self.assertNotEqual(status, 0)
         self.assertIn("format 99; this program knows 1 to 2", said)
+
+    def test_a_schema_may_have_a_reserved_word_for_its_name(self):
+        for name in ("user", "select"):
+            self.addCleanup(self.server.ask, 'DROP SCHEMA IF EXISTS "%s" CASCADE' % name)
+            url = self.server.url().replace("schema=sluice", "schema=" + name)
+            self.assertIn("schema=" + name, url)
+            status, said = self.cluster("init", url)
+            self.assertEqual(status, 0, said)
+            daemon = self.daemon(spool=url, cluster_standby="none")
+            self.assertEqual(self.server.ask('SELECT count(node) FROM "%s".lease' % name), "256")
+            self.assertEqual(daemon.cli("node", "list", url).returncode, 0)
+
+    def test_a_server_that_lets_in_and_never_answers_is_named(self):
+        mute = postgres.Mute()
+        self.addCleanup(mute.close)
+        commands = [["cluster", "init"], ["cluster", "check"], ["node", "list"]]
+        running = [subprocess.Popen([sluice.program("sluice"), *command, mute.url()], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                    text=True) for command in commands]
+        daemon = self.daemon(start=False, spool=mute.url(), cluster_standby="none")
+        daemon.launch()
+        for command, process in zip(commands, running):
+            said = process.communicate(timeout=sluice.PATIENCE)[0]
+            self.assertNotEqual(process.returncode, 0, command)
+            self.assertIn("has not answered for 10 s", said, command)
+        self.assertNotEqual(daemon.process.wait(sluice.PATIENCE), 0)
+        self.assertIn("has not answered for 10 s", daemon.log() + daemon.printed())
+
+    def test_a_node_that_starts_ends_at_once_when_it_is_told_to(self):
+        self.init()
+        daemon = self.daemon(spool=self.server.url(), cluster_standby="none")
+        cluster.signal_node(daemon, signal.SIGKILL)
+        daemon.process.wait()
+        daemon.launch()  # and looks first whether its name is in use
+        self.eventually(lambda: daemon.children().get("queue"))
+        self.assertEqual(daemon.stop(signal.SIGTERM), 0)
+        self.assertIn("not waited for any longer", daemon.log())
 
     def test_settings_that_lose_mail_are_errors(self):
         self.init()

@@ -8,8 +8,11 @@ import functools
 import os
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -44,6 +47,49 @@ def is_there():
 
 def needed():
     return unittest.skipUnless(is_there(), "PostgreSQL 15 is not there, or not for an ordinary user (scripts/tools)")
+
+
+class Mute:
+    """Lets clients in, as a pool of connections does whose server is gone, and never answers a statement. They connect to `directory`."""
+
+    SETTINGS = {"server_version": "15.0", "client_encoding": "UTF8", "default_transaction_read_only": "off", "in_hot_standby": "off",
+                "integer_datetimes": "on", "standard_conforming_strings": "on"}
+
+    def __init__(self):
+        self.directory = tempfile.mkdtemp(prefix="sluice-mute-")
+        os.chmod(self.directory, 0o755)
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(os.path.join(self.directory, ".s.PGSQL.5432"))
+        os.chmod(os.path.join(self.directory, ".s.PGSQL.5432"), 0o777)
+        self.listener.listen(64)
+        self.clients = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            client.recv(8192)  # the startup message
+            hello = self._message(b"R", struct.pack("!i", 0))
+            for name, value in self.SETTINGS.items():
+                hello += self._message(b"S", ("%s\0%s\0" % (name, value)).encode())
+            client.sendall(hello + self._message(b"Z", b"I"))
+            self.clients.append(client)
+
+    @staticmethod
+    def _message(kind, body):
+        return kind + struct.pack("!i", 4 + len(body)) + body
+
+    def url(self):
+        return "postgresql://tester@/postgres?host=" + self.directory
+
+    def close(self):
+        self.listener.close()
+        for client in self.clients:
+            client.close()
+        shutil.rmtree(self.directory)
 
 
 class Proxy:

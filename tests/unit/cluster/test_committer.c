@@ -15,6 +15,7 @@
 
 #include "committer.h"
 #include "postgres_server.h"
+#include "reader.h"
 #include "schema.h"
 
 static struct postgres_server server;
@@ -395,6 +396,68 @@ static void a_server_that_is_stopped_stops_nobody(void **state)
     assert_string_equal(postgres_server_ask(&server, "SELECT count(*) FROM large"), "64");
 }
 
+/* It takes what is sent, and no timeout of TCP ends that. */
+static void a_server_that_never_answers_is_left(void **state)
+{
+    int rc;
+
+    (void)state;
+    postgres_server_need_own(&server);
+    committer_free(c);
+    target.silence_us = 100000;
+    c = committer_new(epoll_fd, &target, 3, 7, statement);
+    committer_begin(c, things(1, 5));
+    assert_int_equal(end(), 0);
+    postgres_server_pause(&server, true);
+    committer_begin(c, things(6, 5));
+    while (committer_is_up(c)) {
+        turn(1000);
+        assert_false(committer_end(c, &rc));
+    }
+    assert_string_equal(committer_error(c), "the server has not answered for too long");
+    postgres_server_pause(&server, false);
+    assert_int_equal(end(), 0);
+    assert_int_equal(count(), 10);
+}
+
+/* A question that takes long is cut, and asked again with more patience, until it is answered. */
+static void on_answer(void *arg, void *question, unsigned n, const PGresult *result)
+{
+    (void)arg;
+    (void)question;
+    (void)n;
+    (void)result;
+}
+
+static void on_end(void *arg, void *question, bool is_answered)
+{
+    (void)question;
+    *(bool *)arg = is_answered;
+}
+
+static void what_takes_long_without_fault_is_answered_at_last(void **state)
+{
+    static const struct reader_owner owner = {.answer = on_answer, .end = on_end};
+    struct committer_batch *b = committer_batch_new();
+    struct pollfd ready = {.fd = epoll_fd, .events = POLLIN};
+    bool is_answered = false, was_cut = false;
+    struct reader *r;
+
+    (void)state;
+    target.silence_us = 50000;
+    r = reader_new(epoll_fd, &target, &owner, &is_answered);
+    committer_batch_add(b, "SELECT pg_sleep(1)", NULL, 0);
+    reader_ask(r, b, NULL);
+    while (!is_answered) {
+        (void)poll(&ready, 1, 1000);
+        reader_turn(r);
+        committer_turn(c);
+        was_cut = was_cut || strstr(reader_error(r), "not answered for too long") != NULL;
+    }
+    assert_true(was_cut);
+    reader_free(r);
+}
+
 static void a_server_that_is_not_there_is_named(void **state)
 {
     (void)state;
@@ -470,6 +533,8 @@ POSTGRES_MAIN(start_server, stop_server, COMMITTER_TEST(batches_end_in_their_ord
               COMMITTER_TEST(what_is_held_fails_when_its_node_is_given_up),
               COMMITTER_TEST(a_server_that_is_taken_over_meanwhile_gets_nothing),
               COMMITTER_TEST(a_server_that_is_stopped_stops_nobody),
+              COMMITTER_TEST(a_server_that_never_answers_is_left),
+              COMMITTER_TEST(what_takes_long_without_fault_is_answered_at_last),
               COMMITTER_TEST(a_server_that_is_not_there_is_named),
               COMMITTER_TEST(of_two_hosts_the_one_that_is_silent_is_passed_over),
               COMMITTER_TEST(settings_that_are_refused_are_missed_alone))
