@@ -373,8 +373,9 @@ static json_t *delivering(const struct queue *q, struct gate_place *p, const str
         gate_say(gate, "advice", "Take agent_freeze, or -F, away, then start anew");
         return gate;
     }
-    gate_say(gate, "text", "%s is being tried now, by process %s %u", buf_cstr(&p->name),
-             wire_role_name(d.role), d.index);
+    gate_say(gate, "text", "%s is being tried now, by process %s %u%s", buf_cstr(&p->name),
+             wire_role_name(d.role), d.index,
+             d.is_awaited ? "; another node waits until that has ended" : "");
     gate_say(gate, "advice",
              "Nothing has to be done: the delivery ends by itself, at the latest when a timeout "
              "passes (sluice config show --for %s)",

@@ -13,7 +13,8 @@
  * While the node's lease is over (lease_page.h) no child is started. The child takes the last look
  * itself, directly before the rename or the command's start; when it breaks off it says so in
  * memory that it shares with this process, which no command can reach, and the recipients go back
- * untried.
+ * untried. So it is when another node waits (WIRE_BREAK_OFF): a job without a child goes back, one
+ * with a child is called back in the same memory. A command that was started can't be.
  *
  * The user is `user=` when this process is root, and never root; without root everything runs as
  * the user of this process, and a different `user=` defers the mail.
@@ -59,6 +60,12 @@
 
 struct local;
 
+/* Shared with a child. */
+struct last_look {
+    _Atomic bool is_called_back; /* this process's: it is to break off */
+    _Atomic bool broke_off;      /* the child's: it has */
+};
+
 struct local_delivery {
     struct local *local;
     struct assignment *assignment; /* owned */
@@ -67,7 +74,8 @@ struct local_delivery {
     struct event *output_event, *timeout_event;
     struct buf output;
     char *name;              /* owned: of the command, for texts */
-    _Atomic bool *broke_off; /* shared with the child, where there is a lease; else NULL */
+    struct last_look *look;  /* of the child, where there is a lease; else NULL */
+    const char *called_back; /* why it is to be broken off; NULL: it is not */
     size_t rcpt_at;          /* maildir: whose copy is being written */
     bool is_pipe;
     bool timed_out;
@@ -109,9 +117,9 @@ static void forget_child(struct local_delivery *job)
         (void)close(job->output_fd); /* only read */
         job->output_fd = -1;
     }
-    if (job->broke_off != NULL) {
-        (void)munmap((void *)job->broke_off, sizeof *job->broke_off); /* our own */
-        job->broke_off = NULL;
+    if (job->look != NULL) {
+        (void)munmap(job->look, sizeof *job->look); /* our own */
+        job->look = NULL;
     }
     buf_clear(&job->output);
 }
@@ -143,10 +151,11 @@ static void give_back(struct local_delivery *job)
     job_free(job);
 }
 
-/* The lease is over: what has no verdict goes back. */
+/* What has no verdict goes back. */
 static void break_off(struct local_delivery *job)
 {
-    assignment_break_off(job->assignment, "this node's lease is over");
+    assignment_break_off(job->assignment,
+                         job->called_back != NULL ? job->called_back : "this node's lease is over");
     job_free(job);
 }
 
@@ -264,7 +273,7 @@ static int read_content(void *arg, struct slice *ret_piece)
 /* At the last look. */
 static _Noreturn void child_breaks_off(const struct local_delivery *job)
 {
-    *job->broke_off = true;
+    job->look->broke_off = true;
     _exit(EX_TEMPFAIL);
 }
 
@@ -282,6 +291,7 @@ static _Noreturn void child_maildir(struct local_delivery *job, const struct pol
         .host = conf->myhostname,
         .number = job->local->deliveries,
         .lease = &job->local->worker.lease,
+        .is_called_back = job->look != NULL ? &job->look->is_called_back : NULL,
     };
     struct buf why;
     int rc;
@@ -289,7 +299,7 @@ static _Noreturn void child_maildir(struct local_delivery *job, const struct pol
     (void)become(conf, policy);
     buf_init(&why, MAILDIR_PATH_MAX + 1024);
     rc = maildir_deliver(&mail, read_content, job->assignment, &why);
-    if (rc == -ECANCELED && job->broke_off != NULL) {
+    if (rc == -ECANCELED && job->look != NULL) {
         child_breaks_off(job);
     }
     if (rc != 0) {
@@ -324,7 +334,8 @@ static _Noreturn void child_pipe(struct local_delivery *job, const struct policy
     /* The command gets standard input and output and nothing else of ours. */
     (void)close_range(CONTENT_FD_CHILD, ~0U, 0);
     environ = environment.words;
-    if (!lease_holds(&job->local->worker.lease)) {
+    if (job->look != NULL &&
+        (!lease_holds(&job->local->worker.lease) || job->look->is_called_back)) {
         child_breaks_off(job);
     }
     execvp(command->words[0], command->words);
@@ -460,7 +471,7 @@ static _Noreturn void child_main(struct local_delivery *job, struct child_task *
     child_maildir(job, &r->policy, buf_cstr(&r->path));
 }
 
-/* Memory in which the child can say that it broke off; none is needed without a lease. */
+/* Memory for the last look; none is needed without a lease. */
 static bool share_memory(struct local_delivery *job)
 {
     void *at;
@@ -468,10 +479,9 @@ static bool share_memory(struct local_delivery *job)
     if (!lease_page_exists(&job->local->worker.lease)) {
         return true;
     }
-    at = mmap(NULL, sizeof *job->broke_off, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-              0);
-    job->broke_off = at == MAP_FAILED ? NULL : at;
-    return job->broke_off != NULL;
+    at = mmap(NULL, sizeof *job->look, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    job->look = at == MAP_FAILED ? NULL : at;
+    return job->look != NULL;
 }
 
 /* False when the system has no process, descriptor or memory to spare. */
@@ -644,7 +654,7 @@ static void on_end(struct local_delivery *job, int wait_status)
     struct status status;
     struct buf text;
 
-    if (job->broke_off != NULL && *job->broke_off) {
+    if (job->look != NULL && job->look->broke_off) {
         break_off(job);
         return;
     }
@@ -672,6 +682,8 @@ static void on_end(struct local_delivery *job, int wait_status)
     mem_free(service);
     if (job->assignment->open == 0) {
         finish(job);
+    } else if (job->called_back != NULL) {
+        break_off(job);
     } else if (job->local->role->stopping || job->assignment->orphan) {
         decide_rest(job, shutting_down, "mail system is shutting down");
     } else {
@@ -745,6 +757,32 @@ static bool on_content(struct local *l, const struct frame *frame)
     return true;
 }
 
+/* Another node waits for it. */
+static bool on_break_off(struct local *l, const struct frame *frame)
+{
+    struct local_delivery *job;
+    uint64_t entry;
+
+    if (!wire_get_number(frame->body, &entry)) {
+        return false;
+    }
+    job = assignments_find(&l->assignments, entry);
+    if (job == NULL) {
+        return true; /* it has ended */
+    }
+    job->called_back = "another node waits for it";
+    if (job->pid == 0) {
+        break_off(job);
+    } else if (job->look != NULL) {
+        job->look->is_called_back = true;
+        log_info(
+            "%.*s: another node waits until its delivery by %.*s has ended, command_time_limit "
+            "at most",
+            SLICE_ARGS(job->assignment->ask.id), SLICE_ARGS(job->assignment->ask.transport));
+    }
+    return true;
+}
+
 static bool on_frame(void *arg, const struct frame *frame)
 {
     struct local *l = arg;
@@ -754,6 +792,8 @@ static bool on_frame(void *arg, const struct frame *frame)
         return on_deliver(l, frame);
     case WIRE_CONTENT:
         return on_content(l, frame);
+    case WIRE_BREAK_OFF:
+        return on_break_off(l, frame);
     case WIRE_FORGET: /* there are no connections to forget */
         return true;
     default:

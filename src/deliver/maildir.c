@@ -303,7 +303,8 @@ static int deliver_into(const struct maildir_mail *mail, const int parts[PARTS],
         (void)snprintf(new, sizeof new, "%lld.M%06dP%dQ%lluV%llxI%llx.%s", seconds, us,
                        (int)getpid(), (unsigned long long)mail->number,
                        (unsigned long long)st.st_dev, (unsigned long long)st.st_ino, host);
-        if (mail->lease != NULL && !lease_holds(mail->lease)) {
+        if ((mail->lease != NULL && !lease_holds(mail->lease)) ||
+            (mail->is_called_back != NULL && *mail->is_called_back)) {
             rc = -ECANCELED;
         } else if (renameat(parts[TMP], tmp, parts[NEW], new) == 0) {
             rc = mail_file_sync_directory(parts[NEW]);

@@ -46,10 +46,13 @@ struct maildir_mail {
     const char *host;               /* our name */
     uint64_t number;                /* different for each delivery of this process */
     const struct lease_page *lease; /* NULL: there is none */
+    /* Is set, at any time, when the delivery is to be broken off; NULL: it never is. */
+    const _Atomic bool *is_called_back;
 };
 
 /* Deliver. 0, or negative errno with what failed in *ret_why ("create /x/tmp/1.P2: ...");
- * -ECANCELED and no more when the lease is over at the last look: nothing was delivered then. */
+ * -ECANCELED and no more when the lease is over at the last look, or it was called back before:
+ * nothing was delivered then. */
 int maildir_deliver(const struct maildir_mail *mail, mail_read *read, void *arg,
                     struct buf *ret_why);
 

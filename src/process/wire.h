@@ -89,8 +89,8 @@ enum wire_type {
     WIRE_RESULT,       /* struct wire_result */
     WIRE_FORGET,       /* queue: drop cached connections to this destination (flush, reload, another
                           node gets it). struct wire_forget */
-    WIRE_BREAK_OFF,    /* queue to deliver: u64 entry. End it untried, unless the peer may have the
-                          message already: another node waits for it */
+    WIRE_BREAK_OFF,    /* queue to deliver or local: u64 entry. End it untried, unless the message
+                          may be delivered already: another node waits for it */
     WIRE_LEASE,        /* queue: deliver only while this lease holds. The descriptor of its page
                           (lease_page.h), no body; the first frame, where there is a lease */
     WIRE_AGENT,        /* agents to queue: of an agent; the body is its kind's (agent_kind.h) */

@@ -124,6 +124,7 @@ struct delivery {
     struct mono handed;
     enum conf_agent kind;         /* of agent: a clause may name another than its transport's */
     unsigned agent;               /* index into the queue's agents */
+    bool is_awaited;              /* another node waits for its end */
     bool sent;                    /* to the agent; false: waits for one to come back */
     bool has_content;             /* the agent was given the content, or has asked for it */
     bool awaits_content;          /* .. and the spool has it not at hand yet */

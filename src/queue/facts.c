@@ -30,7 +30,8 @@ void facts_of_delivery(const struct queue *q, struct sched_entry entry,
 {
     const struct delivery *d = delivery_find(&q->active, entry.n);
 
-    *ret_facts = (struct delivery_facts){.is_sent = d != NULL && d->sent};
+    *ret_facts = (struct delivery_facts){.is_sent = d != NULL && d->sent,
+                                         .is_awaited = d != NULL && d->is_awaited};
     if (ret_facts->is_sent) {
         const struct worker_process *agent = agent_of(&q->agents, d);
 

@@ -41,6 +41,7 @@ void facts_of_destination(const struct queue *q, uint32_t transport, struct slic
 /* Where a delivery is. */
 struct delivery_facts {
     bool is_sent;        /* else its process is being restarted */
+    bool is_awaited;     /* another node waits for its end */
     enum wire_role role; /* of its process, and which of these */
     unsigned index;
 };

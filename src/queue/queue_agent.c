@@ -311,8 +311,14 @@ void agents_break_off(struct queue *q, struct msg_id id)
     {
         const struct worker_process *agent = &q->agents.at[f->agent];
 
-        if (f->msg->id.n == id.n && f->sent && agent->role == ROLE_DELIVER &&
-            agent->channel != NULL) {
+        if (f->msg->id.n != id.n) {
+            continue;
+        }
+        f->is_awaited = true;
+        if (!f->sent) {
+            queue_delivery_untried(q, f); /* its process has not come back yet */
+        } else if ((agent->role == ROLE_DELIVER || agent->role == ROLE_LOCAL) &&
+                   agent->channel != NULL) {
             wire_put_break_off(agent->channel, f->entry);
         }
     }

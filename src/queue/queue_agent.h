@@ -63,8 +63,8 @@ void agents_at_hand(struct queue *q);
  * another node gets. */
 void agents_forget(struct queue *q, struct slice transport, struct slice nexthop);
 
-/* Break off the deliveries of a message, where the peer can't have it yet: another node waits for
- * it. Only those by SMTP and LMTP. */
+/* Break off the deliveries of a message, where it can't be delivered yet: another node waits for
+ * it. A command that was started ends by itself. */
 void agents_break_off(struct queue *q, struct msg_id id);
 
 /* In each turn, before decisions: for kinds without a process. */

@@ -37,7 +37,8 @@ static void configure(const char *time_limit)
         "exit/*\n\tagent=pipe command=\"/bin/sh -c 'echo $NEXTHOP; exit $NEXTHOP'\"\n"
         "done/*\n\tagent=pipe command=\"/bin/sh -c 'true'\"\n"
         "hang/*\n\tagent=pipe command=\"/bin/sh -c 'sleep 100 & sleep 100'\"\n"
-        "slow/*\n\tagent=pipe command=\"/bin/sh -c 'while [ ! -e %s/go ]; do sleep 0.01; done'\"\n"
+        "slow/*\n\tagent=pipe command=\"/bin/sh -c 'cat >%s/out; while [ ! -e %s/go ]; do sleep "
+        "0.01; done'\"\n"
         "flood/*\n\tagent=pipe command=\"/bin/sh -c 'yes | head -c 3000000; exit 75'\"\n"
         "kill/*\n\tagent=pipe command=\"/bin/sh -c 'kill -11 $$'\"\n"
         "gone/*\n\tagent=pipe command=\"/nonexistent/program\"\n"
@@ -45,7 +46,8 @@ static void configure(const char *time_limit)
         "who/*\n\tagent=pipe command=\"/usr/bin/id -un\" user=nobody\n"
         "nobody/*\n\tagent=maildir maildir=mail/%%u user=no-such-user\n"
         "small/*\n\tagent=maildir size_limit=5\n",
-        site.top, time_limit, geteuid() == 0 ? "*/*\n\tuser=nobody\n" : "", site.top, site.top);
+        site.top, time_limit, geteuid() == 0 ? "*/*\n\tuser=nobody\n" : "", site.top, site.top,
+        site.top);
     played_configure(buf_slice(&text), site.top);
     buf_fini(&text);
 }
@@ -427,6 +429,63 @@ static void copies_from_before_stand_when_the_rest_is_broken_off(void **state)
     lease_page_fini(&page);
 }
 
+/* Another node waits. */
+static void what_has_not_begun_is_called_back(void **state)
+{
+    static const char *const transports[] = {"box", "save"};
+    struct lease_page page;
+
+    (void)state;
+    assert_int_equal(lease_page_make(&page), 0);
+    wire_put_lease(played.channel, lease_page_share(&page));
+    lease_page_set(&page, MONO_NEVER);
+    put(1, "box", "x", "joe@there.test", CONTENT_ON_DEMAND, -1); /* it waits for its content */
+    wire_put_break_off(played.channel, 1);
+    played_await(1);
+    assert_int_equal(played.results[0].m.outcome, OUTCOME_BROKEN_OFF);
+    for (size_t i = 0; i < COUNT(transports); i++) {
+        hold_children();
+        put(2 + i, transports[i], "x", "joe@there.test ann@there.test", CONTENT_INSIDE, -1);
+        assert_true(played_until(child_waits, NULL));
+        wire_put_break_off(played.channel, 2 + i);
+        wire_put_break_off(played.channel, 99); /* which has ended */
+        played_settle();
+        held->holds = false;
+        played_await(2 + i);
+        assert_int_equal(played.results[1 + i].m.outcome, OUTCOME_BROKEN_OFF);
+        assert_int_equal(played.results[1 + i].m.verdict_count, 0);
+        assert_false(was_delivered());
+    }
+    lease_page_fini(&page);
+}
+
+static bool is_there(const void *arg)
+{
+    (void)arg;
+    return was_delivered();
+}
+
+static void a_command_that_runs_ends_by_itself(void **state)
+{
+    struct lease_page page;
+    char path[100];
+
+    (void)state;
+    assert_int_equal(lease_page_make(&page), 0);
+    wire_put_lease(played.channel, lease_page_share(&page));
+    lease_page_set(&page, MONO_NEVER);
+    put_simple(1, "slow", "x");
+    assert_true(played_until(is_there, NULL));
+    wire_put_break_off(played.channel, 1);
+    played_settle();
+    (void)snprintf(path, sizeof path, "%s/go", site.top);
+    close(open(path, O_WRONLY | O_CREAT, 0666));
+    played_await(1);
+    assert_int_equal(played.results[0].m.outcome, OUTCOME_OK);
+    assert_int_equal(played.results[0].verdicts[0].kind, VERDICT_SENT);
+    lease_page_fini(&page);
+}
+
 /* ---- the process ---------------------------------------------------------------------------- */
 
 static void a_stop_waits_for_children_and_gives_back_the_rest(void **state)
@@ -468,16 +527,15 @@ static void a_new_queue_hears_nothing_of_the_old_ones_entries(void **state)
 
 #define SITE_TEST(f) cmocka_unit_test_setup_teardown(f, start, stop)
 
-UNIT_MAIN(SITE_TEST(each_recipient_has_a_mailbox),
-          SITE_TEST(content_comes_by_descriptor_or_on_demand),
-          SITE_TEST(what_keeps_a_mailbox_from_being_written),
-          SITE_TEST(a_command_gets_the_message_and_its_values),
-          SITE_TEST(an_exit_status_is_a_verdict),
-          SITE_TEST(commands_that_misbehave_are_temporary_failures),
-          SITE_TEST(a_command_that_ended_in_time_is_not_late),
-          SITE_TEST(a_hanging_command_holds_up_nobody), SITE_TEST(a_command_inherits_nothing),
-          SITE_TEST(a_command_runs_as_its_user),
-          SITE_TEST(a_child_that_was_started_looks_once_more),
-          SITE_TEST(copies_from_before_stand_when_the_rest_is_broken_off),
-          SITE_TEST(a_stop_waits_for_children_and_gives_back_the_rest),
-          SITE_TEST(a_new_queue_hears_nothing_of_the_old_ones_entries))
+UNIT_MAIN(
+    SITE_TEST(each_recipient_has_a_mailbox), SITE_TEST(content_comes_by_descriptor_or_on_demand),
+    SITE_TEST(what_keeps_a_mailbox_from_being_written),
+    SITE_TEST(a_command_gets_the_message_and_its_values), SITE_TEST(an_exit_status_is_a_verdict),
+    SITE_TEST(commands_that_misbehave_are_temporary_failures),
+    SITE_TEST(a_command_that_ended_in_time_is_not_late),
+    SITE_TEST(a_hanging_command_holds_up_nobody), SITE_TEST(a_command_inherits_nothing),
+    SITE_TEST(a_command_runs_as_its_user), SITE_TEST(a_child_that_was_started_looks_once_more),
+    SITE_TEST(copies_from_before_stand_when_the_rest_is_broken_off),
+    SITE_TEST(what_has_not_begun_is_called_back), SITE_TEST(a_command_that_runs_ends_by_itself),
+    SITE_TEST(a_stop_waits_for_children_and_gives_back_the_rest),
+    SITE_TEST(a_new_queue_hears_nothing_of_the_old_ones_entries))
