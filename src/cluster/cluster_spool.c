@@ -620,6 +620,11 @@ static bool next_suspension(struct spool *sp, struct spool_suspension *ret)
     return handover_next(&cluster_of(sp)->handover, ret);
 }
 
+static bool came(struct spool *sp)
+{
+    return loader_has_counted(cluster_of(sp)->loader);
+}
+
 static bool next_leaving(struct spool *sp, struct spool_places *ret)
 {
     struct partition_set leaving;
@@ -635,7 +640,7 @@ static bool next_leaving(struct spool *sp, struct spool_places *ret)
 }
 
 static const struct spool_handover_part handover = {
-    .from = hand_over_from, .next = next_suspension, .next_leaving = next_leaving};
+    .from = hand_over_from, .next = next_suspension, .came = came, .next_leaving = next_leaving};
 static void route_by(struct spool *sp, uint64_t fingerprint)
 {
     engine_member_route_by(cluster_of(sp)->member, fingerprint);

@@ -78,6 +78,7 @@ struct loader {
     const struct cluster_search *lists; /* borrowed */
     uint64_t lives;                     /* raised when partitions leave */
     unsigned counting;                  /* questions */
+    bool has_counted;                   /* and not told it */
     int64_t now;
     bool is_wanted;  /* mail that is due */
     uint64_t missed; /* messages that only a sweep has found */
@@ -191,6 +192,14 @@ void loader_count(struct loader *l, const struct partition_set *partitions)
 bool loader_is_counting(const struct loader *l)
 {
     return l->counting > 0;
+}
+
+bool loader_has_counted(struct loader *l)
+{
+    bool has_counted = l->has_counted;
+
+    l->has_counted = false;
+    return has_counted;
 }
 
 static void counted(struct loader *l, struct question *q, const PGresult *r)
@@ -1208,6 +1217,7 @@ static void ended(void *arg, void *question, bool answered)
     switch (q->ask) {
     case ASK_COUNT:
         l->counting--;
+        l->has_counted = l->counting == 0;
         break;
     case ASK_NOTHING:
         break;

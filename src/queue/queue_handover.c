@@ -104,6 +104,9 @@ void queue_take_over(struct queue *q)
     if (spool_next_leaving(q->spool, &places)) {
         leave(q, &places);
     }
+    if (spool_partitions_came(q->spool)) {
+        park_tell_all(&q->parking); /* of what is parked there the scheduler does not know */
+    }
     while (spool_next_suspension(q->spool, &s)) {
         if (take_over(q, &s)) {
             dead += s.is_dead;

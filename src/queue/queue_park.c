@@ -210,6 +210,12 @@ void park_init(struct parked_mail *p)
     STAILQ_INIT(&p->admissions);
     STAILQ_INIT(&p->awaited);
     STAILQ_INIT(&p->wakes);
+    park_tell_all(p);
+}
+
+void park_tell_all(struct parked_mail *p)
+{
+    mem_free(p->told);
     p->told = mem_string("");
 }
 

@@ -45,6 +45,9 @@ struct parked_mail {
 void park_init(struct parked_mail *p);
 void park_fini(struct parked_mail *p);
 
+/* The scheduler is to be told of all keys, as after a start: it may not know of some. */
+void park_tell_all(struct parked_mail *p);
+
 /* ---- keys ---- */
 
 /* As park_key.h has it; to be freed. */

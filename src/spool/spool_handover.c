@@ -14,6 +14,11 @@ bool spool_next_suspension(struct spool *sp, struct spool_suspension *ret)
     return sp->engine->handover != NULL && sp->engine->handover->next(sp, ret);
 }
 
+bool spool_partitions_came(struct spool *sp)
+{
+    return sp->engine->handover != NULL && sp->engine->handover->came(sp);
+}
+
 bool spool_next_leaving(struct spool *sp, struct spool_places *ret)
 {
     return sp->engine->handover != NULL && sp->engine->handover->next_leaving(sp, ret);

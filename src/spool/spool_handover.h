@@ -48,6 +48,10 @@ void spool_hand_over_from(struct spool *sp, spool_tell_suspensions *tell, void *
  * not known and times that are too long are the owner's to see to. */
 bool spool_next_suspension(struct spool *sp, struct spool_suspension *ret);
 
+/* Partitions have come, and what is parked there is known (spool_parked_keys). False: none since
+ * this was asked last, or the part is missing. */
+bool spool_partitions_came(struct spool *sp);
+
 /* Partitions have begun to leave: nothing begins there any more. False: none since this was asked
  * last, or the part is missing. (Of a lease that is lost the lease page says enough.) */
 bool spool_next_leaving(struct spool *sp, struct spool_places *ret);
@@ -59,6 +63,7 @@ unsigned spool_partition_of(const struct spool *sp, struct slice transport, stru
 struct spool_handover_part {
     void (*from)(struct spool *sp, spool_tell_suspensions *tell, void *arg);
     bool (*next)(struct spool *sp, struct spool_suspension *ret);
+    bool (*came)(struct spool *sp);
     bool (*next_leaving)(struct spool *sp, struct spool_places *ret);
 };
 

@@ -107,6 +107,8 @@ static unsigned come(struct spool *sp, struct spool_suspension *ret, size_t max)
         }
     }
     assert_int_equal(rc, 0);
+    assert_true(spool_partitions_came(sp));
+    assert_false(spool_partitions_came(sp));
     while (spool_next_suspension(sp, &s)) {
         if (count < max) {
             ret[count] = s;
