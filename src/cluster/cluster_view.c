@@ -171,10 +171,11 @@ static int oldest(struct spool *sp, const struct spool_destination *of, struct w
 /* In the order of answer_envelope and answer_wait. */
 #define SQL_MESSAGES                                                                               \
     "SELECT u.id, e.* FROM unnest($1::smallint[], $2::bigint[]) AS u (p, id) CROSS JOIN LATERAL "  \
-    "(SELECT min(x.due), m.arrived, min(x.created), m.size, m.flags, m.class_source, "             \
+    "(SELECT coalesce(min(x.due) FILTER (WHERE x.kind = 0), min(x.due)), m.arrived, "              \
+    "min(x.created), m.size, m.flags, m.class_source, "                                            \
     "(array_agg(x.sender))[1], m.envid, m.client, (array_agg(x.reason ORDER BY length(x.reason) "  \
     "DESC))[1], (array_agg(x.class))[1], CASE WHEN bool_or(x.state = 4) THEN 4 WHEN "              \
-    "bool_or(x.state = 3) THEN 3 WHEN bool_or(x.state = 1) THEN 1 ELSE 2 END, "                    \
+    "bool_or(x.state = 3) THEN 3 WHEN bool_or(x.state = 2) THEN 2 ELSE 1 END, "                    \
     "sum(x.pending)::bigint, sum(x.to_report)::bigint, m.rcpt_total, max(x.warnings), "            \
     "bool_or(x.force_expire), CASE WHEN bool_or(x.state <> 2) THEN '' ELSE "                       \
     "coalesce(max(x.parked), '') END FROM " PARTS                                                  \

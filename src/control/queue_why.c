@@ -384,6 +384,7 @@ static unsigned why_one(struct queue *q, const json_t *question, const char *par
     size_t i;
 
     json_put(show, "op", json_string("show"));
+    json_put(show, "alone", json_true()); /* each part is asked why by itself */
     if (part != NULL) {
         json_put(show, "id", json_string(part));
     }

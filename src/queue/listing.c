@@ -11,9 +11,13 @@
 #include "park_key.h"
 #include "shape.h"
 #include "spool_division.h"
+#include "whole.h"
 
 /* Messages of one control file that are told with the first. */
 #define PARTS_MAX 1000
+/* Rows of the messages of a page, those of their parts with them: fewer than a spool that is in a
+ * database keeps at hand. */
+#define LISTING_ROWS_MAX 1000
 
 static const struct {
     const char *name;
@@ -530,19 +534,92 @@ static size_t json_bytes(size_t text_len)
     return 400 + 6 * text_len;
 }
 
+static size_t rcpt_bytes(const struct spool_rcpt *r)
+{
+    return json_bytes(r->address.len + r->transport.len + r->nexthop.len + r->diagnostic.len +
+                      r->remote.len + r->tls.len);
+}
+
+/* Recipients in the order of their numbers, of several rows in turn. */
+struct rcpt_list {
+    json_t *array;
+    uint32_t ns[LISTING_RCPTS_MAX];
+    size_t count;
+};
+
+static void add_rcpt(struct rcpt_list *list, const struct spool_rcpt *r)
+{
+    size_t at = list->count;
+
+    CHECK(list->count < LISTING_RCPTS_MAX);
+    while (at > 0 && list->ns[at - 1] > r->n) {
+        list->ns[at] = list->ns[at - 1];
+        at--;
+    }
+    list->ns[at] = r->n;
+    list->count++;
+    CHECK(json_array_insert_new(list->array, at, rcpt_json(r)) == 0);
+}
+
+/* Recipients of one row, behind `after` up to `last`. */
+static int add_rcpts(struct spool *sp, struct msg_id id, uint32_t after, uint32_t last,
+                     size_t max_rcpts, size_t *bytes, struct rcpt_list *list)
+{
+    struct spool_rcpt page[100];
+    size_t count = 1;
+    int rc = 0;
+
+    while (rc == 0 && count > 0 && list->count < max_rcpts && *bytes < LISTING_BYTES_MAX) {
+        size_t max = max_rcpts - list->count < 100 ? max_rcpts - list->count : 100;
+
+        count = 0;
+        rc = spool_read_rcpts(sp, id, after, false, max, page, &count);
+        for (size_t i = 0; rc == 0 && i < count && *bytes < LISTING_BYTES_MAX; i++) {
+            if (page[i].n > last) {
+                return 0;
+            }
+            add_rcpt(list, &page[i]);
+            after = page[i].n;
+            *bytes += rcpt_bytes(&page[i]);
+        }
+        count = count < max ? 0 : count;
+    }
+    return rc;
+}
+
+/* Of all its rows. *ret_next: the last one, when there may be more; else 0. */
+static int add_all_rcpts(struct spool *sp, const struct whole *w, uint32_t after, size_t max_rcpts,
+                         size_t *bytes, json_t *array, uint32_t *ret_next)
+{
+    struct rcpt_list list = {.array = array};
+    size_t room = *bytes < LISTING_BYTES_MAX ? LISTING_BYTES_MAX - *bytes : 0;
+    uint32_t last;
+    int rc = whole_page(sp, w, after, max_rcpts, room, rcpt_bytes, &last);
+
+    for (size_t i = 0; i < w->count && rc == 0; i++) {
+        rc = add_rcpts(sp, w->rows[i], after, last, max_rcpts, bytes, &list);
+        rc = rc == -ENOENT && w->count > 1 ? 0 : rc; /* it has ended */
+    }
+    *ret_next = 0;
+    if (list.count == max_rcpts || *bytes >= LISTING_BYTES_MAX) {
+        *ret_next = list.count > 0 ? list.ns[list.count - 1] : after;
+    }
+    return rc;
+}
+
 /* One message with at most `max_rcpts` recipients behind number `after`, fewer when *bytes, to
- * which its length is added, passes LISTING_BYTES_MAX; -EBADMSG and the like leave a stump that
- * says so, because a list must not end at one damaged message. */
-static int message_json(struct spool *sp, struct msg_id id, uint32_t after, size_t max_rcpts,
-                        size_t *bytes, json_t **ret_object)
+ * which its length is added, passes LISTING_BYTES_MAX; with `parts`, those of all its parts.
+ * -EBADMSG and the like leave a stump that says so, because a list must not end at one damaged
+ * message. */
+static int message_json(struct spool *sp, struct msg_id id, bool parts, uint32_t after,
+                        size_t max_rcpts, size_t *bytes, json_t **ret_object)
 {
     json_t *object = json_object(), *array = json_array();
-    struct spool_rcpt page[100];
     struct spool_message m;
     char text[QUEUE_NAME_MAX];
-    size_t count = 0, total = 0;
-    bool full = false;
-    int rc = spool_read(sp, id, &m);
+    struct whole whole;
+    uint32_t next;
+    int rc = whole_read(sp, id, parts, &m, &whole);
 
     if (rc != 0) {
         spool_id_print(id, text);
@@ -555,7 +632,7 @@ static int message_json(struct spool *sp, struct msg_id id, uint32_t after, size
     }
     json_put(object, "queue_id", json_string(listing_shown_id(&m, text)));
     json_put(object, "queue_name",
-             json_string(spool_is_claimed(sp, id) ? "active" : listing_state_name(m.state)));
+             json_string(whole.is_active ? "active" : listing_state_name(m.state)));
     *bytes += json_bytes(m.sender.len + m.client.len + m.envid.len + m.reason.len);
     if (m.path.len > 0) {
         json_put(object, "path", listing_text(m.path));
@@ -588,29 +665,9 @@ static int message_json(struct spool *sp, struct msg_id id, uint32_t after, size
     json_put(object, "recipients_total", json_integer(m.rcpt_total));
     json_put(object, "recipients_pending", json_integer(m.rcpt_pending));
     json_put(object, "recipients", array);
-    do {
-        size_t max = max_rcpts - total < 100 ? max_rcpts - total : 100;
-
-        if (max == 0) {
-            break;
-        }
-        rc = spool_read_rcpts(sp, id, after, false, max, page, &count);
-        for (size_t i = 0; rc == 0 && i < count && !full; i++) {
-            const struct spool_rcpt *r = &page[i];
-
-            CHECK(json_array_append_new(array, rcpt_json(r)) == 0);
-            after = r->n;
-            total++;
-            *bytes += json_bytes(r->address.len + r->transport.len + r->nexthop.len +
-                                 r->diagnostic.len + r->remote.len + r->tls.len);
-            full = *bytes >= LISTING_BYTES_MAX;
-        }
-        if (rc != 0 || count < max || full) {
-            count = 0;
-        }
-    } while (count > 0);
-    if (total == max_rcpts || full) {
-        json_put(object, "next_recipient", json_integer(after));
+    rc = add_all_rcpts(sp, &whole, after, max_rcpts, bytes, array, &next);
+    if (next > 0 || max_rcpts == 0) {
+        json_put(object, "next_recipient", json_integer(next > 0 ? next : after));
     }
     if (rc != 0) {
         json_put(object, "reason", listing_text(slice_string(spool_error(sp))));
@@ -625,6 +682,26 @@ static size_t get_count(const json_t *question, const char *name, size_t preset,
     json_int_t n = json_integer_value(value);
 
     return !json_is_integer(value) || n < 0 ? preset : (size_t)n > max ? max : (size_t)n;
+}
+
+/* Are all of these? What is not is asked for. A page has fewer where they are in many parts. */
+static bool are_at_hand(struct spool *sp, const struct msg_id *ids, size_t *count,
+                        struct msg_id *last, bool *more)
+{
+    bool all = true, is_at_hand;
+    size_t rows = 0;
+
+    for (size_t i = 0; i < *count; i++) {
+        if (rows >= LISTING_ROWS_MAX) {
+            *count = i;
+            *last = ids[i - 1];
+            *more = true;
+            break;
+        }
+        rows += whole_want(sp, ids[i], &is_at_hand);
+        all = all && is_at_hand;
+    }
+    return all;
 }
 
 /* The page of ids a question asks for: its filter, behind its "after", or its "ids". */
@@ -654,13 +731,17 @@ static unsigned ask_list(struct spool *sp, const json_t *question, struct wall n
         mem_free(ids);
         return spool_failed(sp, rc, ret_answer);
     }
+    if (!are_at_hand(sp, ids, &count, &last, &more)) {
+        mem_free(ids);
+        return listing_error(503, ret_answer, "the messages are not at hand: try again");
+    }
     answer = json_object();
     messages = json_array();
     json_put(answer, "messages", messages);
     for (shown = 0; shown < count && bytes < bytes_max; shown++) {
         json_t *message;
 
-        if (message_json(sp, ids[shown], 0, max_rcpts, &bytes, &message) == -ENOENT) {
+        if (message_json(sp, ids[shown], true, 0, max_rcpts, &bytes, &message) == -ENOENT) {
             json_decref(message); /* it has gone since, by the hand of another process */
         } else {
             CHECK(json_array_append_new(messages, message) == 0); /* a stump says what is wrong */
@@ -707,7 +788,7 @@ static unsigned ask_show(struct spool *sp, const json_t *question, json_t **ret_
     if (status != 200) {
         return status;
     }
-    rc = message_json(sp, id, (uint32_t)after,
+    rc = message_json(sp, id, !json_is_true(json_object_get(question, "alone")), (uint32_t)after,
                       get_count(question, "recipients", LISTING_RCPTS_MAX, LISTING_RCPTS_MAX),
                       &bytes, &object);
     if (rc == -ENOENT) {

@@ -1,5 +1,6 @@
 """Messages whose recipients lie in several partitions, in a real PostgreSQL."""
 
+import json
 import os
 import random
 import re
@@ -99,6 +100,28 @@ class Parts(sluice.TestCase):
         self.eventually(lambda: "later@d1.example" in self.delivered())
         self.eventually(self.nothing_is_left)
         self.assertEqual(len(self.reports()), 2)
+
+    def test_lists_show_one_message_with_all_recipients(self):
+        """Also where the messages of a page have more parts than are at hand at once."""
+        d = self.node(300, lambda a: "450 4.2.0 later")
+        to = ["r%d@d%d.example" % (i, i % 300) for i in range(450)]
+        ids = [d.send("s@from.example", to) for _ in range(9)] + [d.send("s@from.example", ["r@d1.example"])]
+        self.eventually(lambda: self.number("count(*) FROM sluice.recipient WHERE state = 1 AND attempts > 0") == 9 * 450 + 1)
+        listed = []
+
+        def is_listed():  # a list may be two seconds old
+            listed[:] = [json.loads(line) for line in d.cli("queue", "--json").stdout.splitlines()]
+            return [m["queue_id"] for m in listed] == ids
+        self.eventually(is_listed)
+        for m in listed[:-1]:
+            self.assertEqual((m["queue_name"], m["recipients_pending"]), ("deferred", 450))
+            self.assertEqual([r["address"] for r in m["recipients"]], to)
+            self.assertTrue(all("later" in r["delay_reason"] for r in m["recipients"]))
+            self.assertLess(m["next_attempt"], m["arrival_time"] + 3600)
+        shown = d.cli("show", ids[0]).stdout
+        self.assertEqual([a for a in re.findall("<(r[0-9]+@.*?)> pending", shown)], to)
+        d.cli("hold", ids[0])
+        self.eventually(lambda: d.cli("show", ids[0]).stdout.startswith("%s: hold" % ids[0]))
 
     def kill_queue(self, d):
         for pid in d.children()["queue"]:
