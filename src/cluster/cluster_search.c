@@ -239,7 +239,15 @@ static void say_places(struct cluster_query *q, const struct spool_filter *f)
             comma = ",";
         }
     }
-    SAY(q, "}'::smallint[]) /* look %" PRIu64 " */", f->look); /* a statement of its own */
+    SAY(q, "}'::smallint[])");
+}
+
+/* A statement of its own: the answer to an earlier look is of no use. */
+static void say_look(struct cluster_query *q, const struct spool_filter *f)
+{
+    if (f->look != 0) {
+        SAY(q, " /* look %" PRIu64 " */", f->look);
+    }
 }
 
 /* The ids that match with their partitions (NULL: it is in parts), table by table, each at most
@@ -375,6 +383,7 @@ static int ask_piece(struct cluster_search *s, const struct spool_filter *f, siz
     SAY(&q, "SELECT id, p FROM (");
     say_ids(&q, f, max);
     SAY(&q, ") s (id, p) ORDER BY id, p LIMIT %zu", max);
+    say_look(&q, f);
     err = s->ask(s, &q);
     if (err == 0) {
         take_piece(s, f->after.n, max);
@@ -436,6 +445,7 @@ int cluster_search_count(struct cluster_search *s, const struct spool_filter *f,
     SAY(&q, "SELECT count(*) FROM (");
     say_ids(&q, f, 0);
     SAY(&q, ") s (id, p)");
+    say_look(&q, f);
     err = s->ask(s, &q);
     *ret_count = err == 0 ? (uint64_t)number(s, 0, 0) : 0;
     return err;

@@ -295,7 +295,8 @@ static const char *filter_member(struct listing_filter *lf, const char *key, jso
 bool listing_filter(json_t *filter, struct wall now, struct listing_filter *ret_filter,
                     const char **ret_error)
 {
-    struct listing_filter f = {.active = false};
+    /* What was found for a question before this one may be another thing now. */
+    struct listing_filter f = {.spool.look = (uint64_t)now.us};
     const char *key;
     json_t *value;
 

@@ -36,7 +36,7 @@ struct spool_filter {
     /* Where several nodes share the spool, borrowed: only what lies there, each part by itself.
      * NULL: all, a message in parts as one. */
     const struct spool_places *places;
-    /* .. and as it is from now on, for another number: what was found is kept for a moment. */
+    /* As it is from now on, for another number: what a database has found is kept for a moment. */
     uint64_t look;
 };
 
