@@ -84,7 +84,7 @@ class Handover(sluice.TestCase):
         self.drain(drained)
         self.is_left_alone(tried, "drained")
         self.assertGreater(self.known()["until"], until - 1)
-        self.assertNotEqual(self.owner(), drained)
+        self.eventually(lambda: self.owner() != drained)
         # A cluster of which all nodes stop: the next life of one.
         self.cluster.run("node", "undrain", drained, self.cluster.url())
         for node in self.cluster.nodes.values():
