@@ -863,9 +863,8 @@ static void of_a_destination_that_leaves_no_connection_is_kept(void **state)
     dest = at_port("[127.0.0.1]", peer_port(p));
     send_one(1, dest);
     played_settle(); /* it is in use */
-    wire_put_forget(
-        played.channel,
-        &(struct wire_forget){.transport = SLICE("smtp"), .nexthop = slice_string(dest)});
+    wire_put_forget(played.channel, &(struct wire_forget){.transport = SLICE("smtp"),
+                                                          .nexthop = slice_string(dest)});
     played_settle();
     go_on(p, "<250 Ok\n<250 Ok\n<354 go\n.\n<250 2.0.0 Ok\n" BYE);
     played_await(1);
@@ -875,9 +874,8 @@ static void of_a_destination_that_leaves_no_connection_is_kept(void **state)
     played_await(2);
     played_settle();
     assert_int_equal(p->open_now, 1);
-    wire_put_forget(
-        played.channel,
-        &(struct wire_forget){.transport = SLICE("smtp"), .nexthop = slice_string(dest)});
+    wire_put_forget(played.channel, &(struct wire_forget){.transport = SLICE("smtp"),
+                                                          .nexthop = slice_string(dest)});
     played_settle();
     assert_int_equal(p->open_now, 0);
     (void)stop(NULL);
@@ -1028,8 +1026,8 @@ UNIT_MAIN(SITE_TEST(a_message_is_delivered_and_reported),
           cmocka_unit_test(an_idle_connection_says_goodbye_in_time),
           cmocka_unit_test(a_kept_connection_that_died_is_replaced),
           cmocka_unit_test(forgotten_connections_are_closed),
-        cmocka_unit_test(of_a_destination_that_leaves_no_connection_is_kept),
-        cmocka_unit_test(kept_connections_are_closed_when_the_lease_is_over),
+          cmocka_unit_test(of_a_destination_that_leaves_no_connection_is_kept),
+          cmocka_unit_test(kept_connections_are_closed_when_the_lease_is_over),
           cmocka_unit_test(few_descriptors_make_deliveries_wait_and_not_fail),
           SITE_TEST(a_stop_gives_back_what_was_not_begun_and_waits_for_the_rest),
           SITE_TEST(when_queue_is_gone_only_finished_content_goes_on),
