@@ -320,11 +320,7 @@ bool link_has_others(const struct link *l)
     return link_hosts(l->target) > 1;
 }
 
-/* The name of a file of the log begins with the timeline, in hexadecimal digits; a standby has
- * none, nor have other engines: for these it fails. */
-static const char timeline_sql[] =
-    "SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE ('x' || lpad(substr(pg_walfile_name("
-    "pg_current_wal_lsn()), 1, 8), 16, '0'))::bit(64)::bigint END AS timeline";
+static const char timeline_sql[] = "SELECT " LINK_SQL_TIMELINE " AS timeline";
 
 /* Others have seen a later one. */
 static bool is_old(const struct link *l)

@@ -86,6 +86,12 @@ struct link_param {
     bool is_binary; /* else `bytes` ends with NUL */
 };
 
+/* The timeline of a server of PostgreSQL, a bigint: the name of a file of its log begins with it,
+ * in hexadecimal digits. A standby has none (0); for other engines it fails. */
+#define LINK_SQL_TIMELINE                                                                          \
+    "CASE WHEN pg_is_in_recovery() THEN 0 ELSE ('x' || lpad(substr(pg_walfile_name("               \
+    "pg_current_wal_lsn()), 1, 8), 16, '0'))::bit(64)::bigint END"
+
 /* A bigint in binary. False: it is none, or NULL, or not there. */
 static inline bool link_number(const PGresult *result, int row, int column, int64_t *ret)
 {

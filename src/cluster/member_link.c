@@ -123,15 +123,12 @@
     "fresh_now::bigint, active_route, " /* columns that format 1 lacks are looked up by name: */   \
     "coalesce((to_jsonb(cluster) ->> 'interventions')::bigint, 0), coalesce((SELECT generation "   \
     "FROM route WHERE fingerprint = $1::bigint), 0), "
-/* The name of a file of the log begins with the timeline, in hexadecimal digits; a standby has
- * none. */
 #define SQL_CLUSTER_POSTGRESQL                                                                     \
     SQL_CLUSTER                                                                                    \
     "pg_is_in_recovery(), current_setting('fsync') = 'on', current_setting('full_page_writes') "   \
-    "= 'on', current_setting('synchronous_commit'), current_setting('synchronous_standby_names')," \
-    " CASE WHEN pg_is_in_recovery() THEN 0 ELSE ('x' || lpad(substr(pg_walfile_name("              \
-    "pg_current_wal_lsn()), 1, 8), 16, '0'))::bit(64)::bigint END, (SELECT "                       \
-    "system_identifier::text FROM pg_control_system()) FROM cluster"
+    "= 'on', current_setting('synchronous_commit'), "                                              \
+    "current_setting('synchronous_standby_names')," LINK_SQL_TIMELINE                              \
+    ", (SELECT system_identifier::text FROM pg_control_system()) FROM cluster"
 #define SQL_CLUSTER_OTHER SQL_CLUSTER "false, true, true, '', '', 0::bigint, '' FROM cluster"
 
 static const char notify_sql[] =
@@ -604,28 +601,10 @@ static bool is_good(const PGresult *r)
     return PQresultStatus(r) == PGRES_COMMAND_OK || PQresultStatus(r) == PGRES_TUPLES_OK;
 }
 
-/* A bigint in binary; false: it is none. */
-static bool number_at(const PGresult *r, int row, int column, int64_t *ret)
-{
-    const char *bytes;
-    uint64_t n = 0;
-
-    if (row >= PQntuples(r) || column >= PQnfields(r) || PQgetisnull(r, row, column) != 0 ||
-        PQgetlength(r, row, column) != 8) {
-        return false;
-    }
-    bytes = PQgetvalue(r, row, column);
-    for (int i = 0; i < 8; i++) {
-        n = n << 8 | (unsigned char)bytes[i];
-    }
-    *ret = (int64_t)n;
-    return true;
-}
-
 static bool numbers_at(const PGresult *r, int row, int64_t *const ret[], int count)
 {
     for (int i = 0; i < count; i++) {
-        if (!number_at(r, row, i, ret[i])) {
+        if (!link_number(r, row, i, ret[i])) {
             return false;
         }
     }
@@ -661,7 +640,7 @@ static bool bool_at(const PGresult *r, int row, int column, bool *ret)
 /* The number of routing tables; one that is impossible is as none. */
 static bool route_at(const PGresult *r, int column, int64_t *ret)
 {
-    if (!number_at(r, 0, column, ret)) {
+    if (!link_number(r, 0, column, ret)) {
         return false;
     }
     if (*ret < 0 || (uint64_t)*ret > SPOOL_ROUTE_NUMBERS_MAX) {
@@ -677,13 +656,13 @@ static bool read_cluster(struct member_link *ml, const PGresult *r)
 
     return numbers_at(r, 0, numbers, 4) &&
            text_at(r, 0, 4, ml->texts[0], sizeof ml->texts[0], &v->cluster_system_id) &&
-           number_at(r, 0, 5, &ml->read.fresh_now) && route_at(r, 6, &ml->read.active_route) &&
-           number_at(r, 0, 7, &ml->read.interventions) && route_at(r, 8, &ml->read.route) &&
+           link_number(r, 0, 5, &ml->read.fresh_now) && route_at(r, 6, &ml->read.active_route) &&
+           link_number(r, 0, 7, &ml->read.interventions) && route_at(r, 8, &ml->read.route) &&
            bool_at(r, 0, 9, &v->in_recovery) && bool_at(r, 0, 10, &v->fsync) &&
            bool_at(r, 0, 11, &v->full_page_writes) &&
            text_at(r, 0, 12, ml->texts[1], sizeof ml->texts[1], &v->synchronous_commit) &&
            text_at(r, 0, 13, ml->texts[2], sizeof ml->texts[2], &v->standby_names) &&
-           number_at(r, 0, 14, &v->timeline) &&
+           link_number(r, 0, 14, &v->timeline) &&
            text_at(r, 0, 15, ml->texts[3], sizeof ml->texts[3], &v->system_id);
 }
 
@@ -700,7 +679,7 @@ static bool read_nodes(struct member_link *ml, const PGresult *r)
 
         if (!numbers_at(r, i, numbers, 4) ||
             !text_at(r, i, 4, ml->names[i], sizeof ml->names[i], &n->name) ||
-            !number_at(r, i, 5, &behind)) {
+            !link_number(r, i, 5, &behind)) {
             return false;
         }
         if (n->no >= 0 && n->no < MEMBERSHIP_NODES_MAX && behind > 0) {
@@ -749,7 +728,7 @@ static bool read_reserved(struct member_link *ml, const PGresult *r, int column)
 {
     int64_t id;
 
-    if (!number_at(r, 0, column, &id) || id < 0) {
+    if (!link_number(r, 0, column, &id) || id < 0) {
         return false;
     }
     ml->read.id_reserved = (uint64_t)id;
@@ -763,7 +742,7 @@ static bool read_renewal(struct member_link *ml, const PGresult *r)
         ml->answer.outcome = MEMBERSHIP_STALE;
         return true;
     }
-    return number_at(r, 0, 0, &ml->answer.beat) && read_reserved(ml, r, 1);
+    return link_number(r, 0, 0, &ml->answer.beat) && read_reserved(ml, r, 1);
 }
 
 static bool read_life(struct member_link *ml, const PGresult *r)
