@@ -9,6 +9,7 @@
 
 #include <libpq-fe.h>
 
+#include "boot_clock.h"
 #include "cluster_tables.h"
 #include "member_sql.h"
 #include "membership.h"
@@ -72,14 +73,6 @@ static int do_it(struct work *w, const char *sql, const char *a, const char *b, 
     return r != NULL ? 0 : -EIO;
 }
 
-static int64_t now_us(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_BOOTTIME, &t); /* there is one */
-    return (int64_t)t.tv_sec * US_PER_S + t.tv_nsec / 1000;
-}
-
 static void pause_us(int64_t us)
 {
     struct timespec t = {us / US_PER_S, us % US_PER_S * 1000};
@@ -125,10 +118,10 @@ static bool look(struct work *w, struct beats *b, bool is_first, bool *ret_all)
 static bool watch_all(struct work *w, struct buf *ret_numbers)
 {
     struct beats b = {{0}, {0}, {0}};
-    int64_t until = now_us() + LIST_US;
+    int64_t until = boot_now().us + LIST_US;
     bool is_first = true, all = false;
 
-    while (!all && now_us() < until) {
+    while (!all && boot_now().us < until) {
         if (!look(w, &b, is_first, &all)) {
             return false;
         }
@@ -288,9 +281,9 @@ int cluster_node_undrain(const char *url, struct slice password, const char *nam
 /* Silent for as long as other nodes would have waited. -EBUSY: it is not. */
 static int watch_one(struct work *w, const char *name, const char *incarnation, const char *beat)
 {
-    int64_t until = now_us() + membership_times.dead_us;
+    int64_t until = boot_now().us + membership_times.dead_us;
 
-    while (now_us() < until) {
+    while (boot_now().us < until) {
         PGresult *r =
             ask(w, "SELECT 1 FROM node WHERE name = $1 AND incarnation = $2 AND beat = $3", name,
                 incarnation, beat);

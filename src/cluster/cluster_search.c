@@ -10,9 +10,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "answers.h"
+#include "boot_clock.h"
 #include "check.h"
 #include "desk.h"
 #include "marked_text.h"
@@ -290,14 +290,6 @@ static void say_ids(struct cluster_query *q, const struct spool_filter *f, size_
 
 /* ---- pages ----------------------------------------------------------------------------------- */
 
-static int64_t now_us(void)
-{
-    struct timespec t;
-
-    CHECK(clock_gettime(CLOCK_BOOTTIME, &t) == 0);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
-
 /* Two filters are the same when their statements are. */
 static void key_of(const struct spool_filter *f, struct buf *ret_key)
 {
@@ -327,7 +319,7 @@ static void take_piece(struct cluster_search *s, uint64_t after, size_t asked)
     p->from = p->told = after;
     p->is_all = (size_t)count < asked;
     p->asked = asked;
-    p->time = now_us();
+    p->time = boot_now().us;
     for (int i = 0; i < count; i++) {
         uint64_t id = (uint64_t)number(s, i, 0), last;
         int64_t partition;
@@ -370,7 +362,7 @@ const struct cluster_place *cluster_search_place(const struct cluster_search *s,
 /* Does the piece have a page of `max` behind `after`? A page from the start is asked for anew. */
 static bool has_page(const struct cluster_piece *p, uint64_t after, size_t max)
 {
-    return after != 0 && after == p->told && now_us() - p->time <= CLUSTER_PIECE_US &&
+    return after != 0 && after == p->told && boot_now().us - p->time <= CLUSTER_PIECE_US &&
            (p->is_all || p->count - place_behind(p, after) >= max);
 }
 

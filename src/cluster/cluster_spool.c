@@ -9,6 +9,7 @@
 #include <libpq-fe.h>
 
 #include "answers.h"
+#include "boot_clock.h"
 #include "check.h"
 #include "cluster_engine.h"
 #include "cluster_view.h"
@@ -108,8 +109,8 @@ static void turn(struct spool *sp)
     committer_turn(s->committer);
     housekeeper_turn(s->housekeeper);
     loader_turn(s->loader);
-    fresh_mover_turn(&s->mover, member_link_now().us);
-    handover_turn(&s->handover, member_link_now().us);
+    fresh_mover_turn(&s->mover, boot_now().us);
+    handover_turn(&s->handover, boot_now().us);
     engine_search_turn(s->search);
     committer_hold(s->committer, loader_is_counting(s->loader) || engine_member_is_out(s->member));
 }
@@ -784,7 +785,7 @@ static struct committer_batch *ask_recount(void *arg)
     if (loader_is_counting(s->loader)) {
         return NULL; /* what was gained is not on the desk yet */
     }
-    return recount_ask(&s->recount, no, member_link_now().us);
+    return recount_ask(&s->recount, no, boot_now().us);
 }
 
 static void on_recounted(void *arg, const PGresult *r)
@@ -845,7 +846,7 @@ static int open_cluster(const char *where, enum spool_open_mode mode,
     s->housekeeper = housekeeper_new(s->epoll_fd, &s->url.target, &housekeeper_owner, s);
     s->loader =
         loader_new(s->epoll_fd, &s->url.target, &s->desk, &s->finder, &s->arrivals, &s->handover);
-    fresh_mover_init(&s->mover, &s->desk, s->loader, member_link_now().us);
+    fresh_mover_init(&s->mover, &s->desk, s->loader, boot_now().us);
     s->search = engine_search_new(s->epoll_fd, &s->url.target, &s->base);
     loader_set_lists(s->loader, engine_search_of(s->search));
     s->asks = asks_new(s->epoll_fd, &s->url.target, notify_ask, s);

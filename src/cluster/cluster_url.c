@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 
+#include "boot_clock.h"
 #include "check.h"
 #include "mem.h"
 
@@ -465,18 +465,10 @@ bool cluster_url_resolve(struct cluster_url *u, struct buf *ret_error)
 
 /* ---- connecting and waiting ------------------------------------------------------------------ */
 
-static time_t now_s(void)
-{
-    struct timespec t;
-
-    CHECK(clock_gettime(CLOCK_BOOTTIME, &t) == 0);
-    return t.tv_sec;
-}
-
 /* Does it answer a statement? A pool of connections lets us in, whatever is behind it. */
 static bool answers(PGconn *conn)
 {
-    time_t until = now_s() + CLUSTER_URL_ANSWER_S;
+    struct mono until = mono_after(boot_now(), CLUSTER_URL_ANSWER_S * US_PER_S);
     struct pollfd ready = {.fd = PQsocket(conn), .events = POLLIN};
     PGresult *r;
 
@@ -484,7 +476,7 @@ static bool answers(PGconn *conn)
         return true; /* it has gone, and the next statement says why */
     }
     while (PQisBusy(conn) == 1) {
-        if (now_s() >= until) {
+        if (mono_reached(until, boot_now())) {
             return false;
         }
         (void)poll(&ready, 1, 1000);

@@ -4,10 +4,10 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "answers.h"
+#include "boot_clock.h"
 #include "check.h"
 #include "cluster_search.h"
 #include "cluster_tables.h"
@@ -206,19 +206,11 @@ static void clear_chunk(struct chunk *c)
     *c = (struct chunk){.messages = NULL};
 }
 
-static int64_t now_us(void)
-{
-    struct timespec t;
-
-    CHECK(clock_gettime(CLOCK_BOOTTIME, &t) == 0);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
-
 static bool is_in_chunk(const struct chunk *c, struct msg_id id)
 {
     for (size_t i = 0; i < c->count; i++) {
         if (c->ids[i] == id.n) {
-            return now_us() - c->time <= CHUNK_US;
+            return boot_now().us - c->time <= CHUNK_US;
         }
     }
     return false;
@@ -311,7 +303,7 @@ static int read_chunk(struct view *v, struct msg_id id)
         clear_chunk(c);
         return err;
     }
-    c->time = now_us();
+    c->time = boot_now().us;
     c->messages = v->last;
     v->last = NULL;
     return 0;

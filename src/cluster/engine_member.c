@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "boot_clock.h"
 #include "check.h"
 #include "cluster_engine.h"
 #include "mem.h"
@@ -44,7 +45,7 @@ struct engine_member {
     struct partition_set draining, gained; /* gained: to be taken when the desk is clear */
     struct partition_set leaving;          /* since the queue asked last */
     struct partition_set second_look;
-    int64_t second_look_at, look_at, forget_at; /* us, as member_link_now; 0: never */
+    int64_t second_look_at, look_at, forget_at; /* us, as boot_now; 0: never */
     int64_t given_at[MEMBERSHIP_NODES_MAX];     /* mail, to others; 0: never */
     bool is_over;                               /* given up, and the desk is not clear yet */
     bool is_ending;                             /* what was begun before has not ended */
@@ -53,7 +54,7 @@ struct engine_member {
     bool is_late;      /* what is shared is not known */
     int64_t route;     /* the number of our routing tables, as the queue was told; 0: not known */
     int64_t warned_of; /* the number of those in force that ours were found to be older than */
-    int64_t old_since; /* us, as member_link_now: they are older since then; 0: from the start */
+    int64_t old_since; /* us, as boot_now: they are older since then; 0: from the start */
     bool has_tables;
     bool has_told;                    /* the link something that it has to act on */
     bool has_said_why;                /* the lease is not renewed, since it ended */
@@ -154,11 +155,11 @@ static void gain(struct cluster_spool *s)
     loader_count(s->loader, &m->gained);
     for (unsigned p = 0; p < PARTITIONS; p++) {
         if (partition_set_has(&m->gained, (int)p)) {
-            recount_gained(&s->recount, p, member_link_now().us);
+            recount_gained(&s->recount, p, boot_now().us);
         }
     }
     add_all(&m->second_look, &m->gained);
-    m->second_look_at = member_link_now().us + SECOND_LOOK_US;
+    m->second_look_at = boot_now().us + SECOND_LOOK_US;
     say(m, SPOOL_EVENT_LOG, "node %s: %d partitions of the queue have come to it", m->name,
         partition_set_count(&m->gained));
     m->gained = (struct partition_set){{0}};
@@ -314,7 +315,7 @@ void engine_member_lease_ended(struct engine_member *m)
 int64_t engine_member_lease_left_us(const struct cluster_spool *s)
 {
     const struct engine_member *m = s->member;
-    int64_t now = member_link_now().us;
+    int64_t now = boot_now().us;
 
     return m->is_over || m->is_ending || shared_texts_is_late(s->shared, now)
                ? 0
@@ -350,7 +351,7 @@ static void take_events(struct cluster_spool *s)
     struct engine_member *m = s->member;
     struct membership_event e;
 
-    while (membership_event(m->membership, member_link_now(), &e)) {
+    while (membership_event(m->membership, boot_now(), &e)) {
         switch (e.type) {
         case MEMBERSHIP_GIVEN_UP:
             give_up(s);
@@ -494,7 +495,7 @@ void engine_member_turn(struct cluster_spool *s)
     s->handover.has_table = member_link_renewal(m->link)->format >= HANDOVER_FORMAT;
     gain(s);
     drain(s);
-    now = member_link_now().us;
+    now = boot_now().us;
     say_why(m, now);
     look_again(s, now);
     look_at_tables(m, now);
@@ -543,7 +544,7 @@ void engine_member_tell(struct engine_member *m, const struct partition_set *tol
 
             if (owner != MEMBERSHIP_NOBODY && owner != self) {
                 member_link_notify(m->link, owner);
-                m->given_at[owner] = member_link_now().us;
+                m->given_at[owner] = boot_now().us;
                 has_told = true;
             }
         }
@@ -564,7 +565,7 @@ int engine_member_owner(const struct engine_member *m, unsigned partition)
 int64_t engine_member_unowned_us(const struct engine_member *m, unsigned partition)
 {
     CHECK(partition < PARTITIONS);
-    return membership_unowned_us(m->membership, (int)partition, member_link_now());
+    return membership_unowned_us(m->membership, (int)partition, boot_now());
 }
 
 const char *engine_member_node_name(const struct engine_member *m, int node)
@@ -574,12 +575,12 @@ const char *engine_member_node_name(const struct engine_member *m, int node)
 
 bool engine_member_node_is_up(const struct engine_member *m, int node)
 {
-    return membership_is_up(m->membership, node, member_link_now());
+    return membership_is_up(m->membership, node, boot_now());
 }
 
 unsigned engine_member_nodes_up(const struct engine_member *m)
 {
-    return (unsigned)membership_nodes_up(m->membership, member_link_now());
+    return (unsigned)membership_nodes_up(m->membership, boot_now());
 }
 
 uint64_t engine_member_given_up(const struct engine_member *m)
@@ -598,7 +599,7 @@ void engine_member_tell_behind(struct cluster_spool *s, uint64_t messages)
 
 uint64_t engine_member_others_behind(const struct engine_member *m)
 {
-    int64_t now = member_link_now().us;
+    int64_t now = boot_now().us;
     uint64_t most = 0;
 
     for (int no = 0; no < MEMBERSHIP_NODES_MAX; no++) {
@@ -690,7 +691,7 @@ int engine_member_wait(struct cluster_spool *s, const struct spool_options *opti
                        struct buf *ret_error)
 {
     struct engine_member *m = s->member;
-    struct mono began = member_link_now();
+    struct mono began = boot_now();
 
     for (;;) {
         bool is_unfit = engine_member_is_unfit(m);
@@ -717,7 +718,7 @@ int engine_member_wait(struct cluster_spool *s, const struct spool_options *opti
             (void)buf_addf(ret_error, "spool %s: %s", s->url.text, membership_words(m->membership));
             return -EPROTO;
         }
-        if (mono_reached(until, member_link_now())) {
+        if (mono_reached(until, boot_now())) {
             const char *words = membership_words(m->membership);
 
             (void)buf_addf(ret_error, "spool %s: %s", s->url.text,
@@ -731,12 +732,12 @@ int engine_member_wait(struct cluster_spool *s, const struct spool_options *opti
 void engine_member_leave(struct cluster_spool *s)
 {
     struct engine_member *m = s->member;
-    struct mono until = mono_after(member_link_now(), ENGINE_MEMBER_END_US);
+    struct mono until = mono_after(boot_now(), ENGINE_MEMBER_END_US);
 
     membership_leave_now(m->membership);
     for (;;) {
         member_link_turn(m->link);
-        if (membership_left(m->membership) || mono_reached(until, member_link_now())) {
+        if (membership_left(m->membership) || mono_reached(until, boot_now())) {
             return;
         }
         wait(s);

@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/queue.h>
-#include <time.h>
 
+#include "boot_clock.h"
 #include "check.h"
 #include "mem.h"
 #include "reader.h"
@@ -26,14 +26,6 @@ struct engine_search {
     bool has_come;
 };
 
-static int64_t now_us(void)
-{
-    struct timespec t;
-
-    CHECK(clock_gettime(CLOCK_BOOTTIME, &t) == 0);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
-
 static void search_free(struct engine_search *e, struct search *s)
 {
     TAILQ_REMOVE(&e->searches, s, next);
@@ -51,8 +43,9 @@ static void forget_some(struct engine_search *e)
 
     for (s = TAILQ_FIRST(&e->searches); s != NULL; s = next) {
         next = TAILQ_NEXT(s, next);
-        if (s->answer != NULL && (e->count >= ENGINE_SEARCHES_MAX ||
-                                  (s->is_given && now_us() - s->answered > ENGINE_SEARCH_US))) {
+        if (s->answer != NULL &&
+            (e->count >= ENGINE_SEARCHES_MAX ||
+             (s->is_given && boot_now().us - s->answered > ENGINE_SEARCH_US))) {
             search_free(e, s);
         }
     }
@@ -135,7 +128,7 @@ static void on_answer(void *arg, void *question, unsigned n, const PGresult *res
     (void)n;
     PQclear(s->answer);
     s->answer = PQcopyResult(result, PG_COPYRES_ATTRS | PG_COPYRES_TUPLES);
-    s->answered = now_us();
+    s->answered = boot_now().us;
     CHECK(s->answer != NULL); /* memory */
 }
 

@@ -7,9 +7,9 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "boot_clock.h"
 #include "check.h"
 #include "mem.h"
 
@@ -75,14 +75,6 @@ static void set_timer(const struct link *l, int64_t us)
     CHECK(timerfd_settime(l->timer, 0, &at, NULL) == 0);
 }
 
-static int64_t now_us(void)
-{
-    struct timespec t;
-
-    CHECK(clock_gettime(CLOCK_BOOTTIME, &t) == 0);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
-
 static bool timer_is_over(const struct link *l)
 {
     uint64_t times;
@@ -135,14 +127,14 @@ static int64_t patience(const struct link *l)
 /* The timer is not moved with each answer: when it is over, the rest is waited for. */
 static void look_later(struct link *l, int64_t us)
 {
-    l->look_at = now_us() + us;
+    l->look_at = boot_now().us + us;
     set_timer(l, us);
 }
 
 static void asked(struct link *l)
 {
     if (l->asked++ == 0) {
-        l->heard_at = now_us();
+        l->heard_at = boot_now().us;
     }
     if (l->look_at == 0) {
         look_later(l, patience(l));
@@ -151,7 +143,7 @@ static void asked(struct link *l)
 
 static void answered(struct link *l, const PGresult *result)
 {
-    l->heard_at = now_us();
+    l->heard_at = boot_now().us;
     if (PQresultStatus(result) == PGRES_PIPELINE_SYNC && l->asked > 0) {
         l->asked--;
         l->silences = 0;
@@ -163,7 +155,7 @@ static void look_at_silence(struct link *l)
 {
     int64_t now;
 
-    if (l->look_at == 0 || (now = now_us()) < l->look_at) {
+    if (l->look_at == 0 || (now = boot_now().us) < l->look_at) {
         return;
     }
     (void)timer_is_over(l); /* it is */

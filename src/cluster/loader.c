@@ -7,10 +7,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <fcntl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "answers.h"
+#include "boot_clock.h"
 #include "check.h"
 #include "columns.h"
 #include "mem.h"
@@ -97,14 +97,6 @@ struct loader {
     bool key_is_asked, key_found;
     bool key_ended; /* all of it was looked at, and none was not on the desk */
 };
-
-static int64_t now_us(void)
-{
-    struct timespec t;
-
-    CHECK(clock_gettime(CLOCK_BOOTTIME, &t) == 0);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
 
 static struct question *question_new(enum ask ask)
 {
@@ -1271,7 +1263,7 @@ struct loader *loader_new(int epoll_fd, const struct link_target *target, struct
     l->finder = finder;
     l->arrivals = arrivals;
     l->handover = handover;
-    l->sweep_at = now_us() + LOADER_SWEEP_US;
+    l->sweep_at = boot_now().us + LOADER_SWEEP_US;
     l->reader = reader_new(epoll_fd, target, &owner, l);
     return l;
 }
@@ -1289,8 +1281,8 @@ void loader_free(struct loader *l)
 void loader_turn(struct loader *l)
 {
     reader_turn(l->reader);
-    if (now_us() >= l->sweep_at) {
-        l->sweep_at = now_us() + LOADER_SWEEP_US;
+    if (boot_now().us >= l->sweep_at) {
+        l->sweep_at = boot_now().us + LOADER_SWEEP_US;
         finder_sweep(l->finder);
         l->is_wanted = true;
     }

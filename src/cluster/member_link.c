@@ -5,9 +5,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "boot_clock.h"
 #include "buf.h"
 #include "mem.h"
 #include "member_sql.h"
@@ -200,14 +200,6 @@ struct member_link {
     char error[LINK_ERROR_MAX];
 };
 
-struct mono member_link_now(void)
-{
-    struct timespec t;
-
-    CHECK(clock_gettime(CLOCK_BOOTTIME, &t) == 0);
-    return (struct mono){(int64_t)t.tv_sec * US_PER_S + t.tv_nsec / 1000};
-}
-
 static void keep_error(struct member_link *ml, const char *words)
 {
     (void)snprintf(ml->error, sizeof ml->error, "%s", words); /* cut */
@@ -230,7 +222,7 @@ static void end_with(struct member_link *ml, enum sent what)
     CHECK(ml->sent_count < SENT_MAX);
     ml->sent[ml->sent_count++] = what;
     link_sync(ml->link);
-    ml->answer_by = mono_after(member_link_now(), MEMBER_LINK_ANSWER_US);
+    ml->answer_by = mono_after(boot_now(), MEMBER_LINK_ANSWER_US);
 }
 
 /* Parameters in text form, at most 8. */
@@ -533,7 +525,7 @@ static void send_notify(struct member_link *ml)
     end_with(ml, SENT_NOTIFY);
     buf_fini(&numbers);
     buf_fini(&words);
-    ml->notify_at = mono_after(member_link_now(), MEMBER_LINK_NOTIFY_US);
+    ml->notify_at = mono_after(boot_now(), MEMBER_LINK_NOTIFY_US);
 }
 
 static void send_listen(struct member_link *ml, int no)
@@ -880,8 +872,8 @@ static void request_ends(struct member_link *ml)
         memcpy(ml->behind, ml->behind_read, sizeof ml->behind);
         tell_others(ml);
     }
-    membership_answered(ml->membership, member_link_now(), &ml->answer);
-    look_elsewhere(ml, member_link_now());
+    membership_answered(ml->membership, boot_now(), &ml->answer);
+    look_elsewhere(ml, boot_now());
 }
 
 static void request_answer(struct member_link *ml, const PGresult *r)
@@ -1020,8 +1012,8 @@ static void changed(void *arg, struct link *l, bool is_up)
         return;
     }
     keep_error(ml, link_error(l));
-    membership_lost(ml->membership, member_link_now());
-    ml->connect_at = mono_after(member_link_now(), MEMBER_LINK_AGAIN_US);
+    membership_lost(ml->membership, boot_now());
+    ml->connect_at = mono_after(boot_now(), MEMBER_LINK_AGAIN_US);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -1070,7 +1062,7 @@ struct member_link *member_link_new(int epoll_fd, const struct link_target *targ
     ml->link = link_new(epoll_fd, target, &owner, ml);
     link_prepare(ml->link, &(const char *){notify_sql}, 1);
     link_connect(ml->link);
-    set_timer(ml, member_link_now());
+    set_timer(ml, boot_now());
     return ml;
 }
 
@@ -1090,15 +1082,15 @@ void member_link_free(struct member_link *ml)
 void member_link_turn(struct member_link *ml)
 {
     link_turn(ml->link);
-    if (link_is_down(ml->link) && mono_reached(ml->connect_at, member_link_now())) {
+    if (link_is_down(ml->link) && mono_reached(ml->connect_at, boot_now())) {
         link_connect(ml->link);
     } else if (link_is_up(ml->link) && ml->sent_count > 0 &&
-               mono_reached(ml->answer_by, member_link_now())) {
+               mono_reached(ml->answer_by, boot_now())) {
         link_pass_over(ml->link, "the database does not answer");
     }
-    send_what_is_due(ml, member_link_now());
+    send_what_is_due(ml, boot_now());
     link_flush(ml->link);
-    set_timer(ml, member_link_now());
+    set_timer(ml, boot_now());
 }
 
 struct membership *member_link_membership(struct member_link *ml)

@@ -64,7 +64,6 @@ void member_link_turn(struct member_link *ml);
 
 /* Owned by the link; events are the owner's to pull. */
 struct membership *member_link_membership(struct member_link *ml);
-struct mono member_link_now(void); /* by its clock */
 
 /* Ids up to there are wanted; the next renewal reserves them. */
 void member_link_reserve(struct member_link *ml, uint64_t id);

@@ -13,6 +13,7 @@
 
 #include <libpq-fe.h>
 
+#include "boot_clock.h"
 #include "committer.h"
 #include "member_config.h"
 #include "member_link.h"
@@ -124,7 +125,7 @@ static void take_events(struct member *m)
     struct membership *ms = member_link_membership(m->link);
     struct membership_event e;
 
-    while (membership_event(ms, member_link_now(), &e)) {
+    while (membership_event(ms, boot_now(), &e)) {
         if (e.type == MEMBERSHIP_GIVEN_UP) {
             m->given_up++;
             membership_ready(ms);
@@ -237,7 +238,7 @@ static void one_that_was_paused_learns_it_and_has_stored_nothing(void **state)
     assert_int_equal(ended(c, fd), 0);
     members[0].paused = true;
     UNTIL(owned(1) == PARTITIONS);
-    assert_true(mono_reached(membership_deadline(of(0)), member_link_now()));
+    assert_true(mono_reached(membership_deadline(of(0)), boot_now()));
     b = committer_batch_new();
     committer_batch_add(b, "CREATE TABLE what_it_did (n int)", NULL, 0);
     committer_begin(c, b);
@@ -277,7 +278,7 @@ static void one_that_leaves_is_followed_at_once(void **state)
     begin(0);
     begin(1);
     UNTIL(owned(0) == 128 && owned(1) == 128);
-    membership_leave(of(0), member_link_now());
+    membership_leave(of(0), boot_now());
     UNTIL(membership_left(of(0)));
     assert_int_equal(ask_number("SELECT state FROM node WHERE name = 'first'"), NODE_STOPPED);
     assert_int_equal(ask_number("SELECT count(*) FROM lease WHERE node = (SELECT no FROM node "
@@ -382,7 +383,7 @@ static void what_was_changed_by_hand_is_an_error_with_words(void **state)
         (void)postgres_server_ask(&server, cases[i].change);
         UNTIL(membership_health(of(0)) == MEMBERSHIP_UNFIT);
         assert_non_null(strstr(membership_words(of(0)), cases[i].want));
-        assert_true(mono_reached(membership_deadline(of(0)), member_link_now()));
+        assert_true(mono_reached(membership_deadline(of(0)), boot_now()));
         (void)postgres_server_ask(&server, cases[i].back);
         UNTIL(membership_health(of(0)) == MEMBERSHIP_FIT && owned(0) == PARTITIONS);
     }
@@ -398,10 +399,10 @@ static void a_server_that_is_killed_is_found_again(void **state)
     postgres_server_kill(&server);
     UNTIL(strlen(member_link_error(members[0].link)) > 0 &&
           strlen(member_link_error(members[1].link)) > 0 &&
-          mono_reached(membership_deadline(of(0)), member_link_now()));
+          mono_reached(membership_deadline(of(0)), boot_now()));
     postgres_server_start(&server);
-    UNTIL(!mono_reached(membership_deadline(of(0)), member_link_now()) &&
-          !mono_reached(membership_deadline(of(1)), member_link_now()) && owned(0) == 128 &&
+    UNTIL(!mono_reached(membership_deadline(of(0)), boot_now()) &&
+          !mono_reached(membership_deadline(of(1)), boot_now()) && owned(0) == 128 &&
           owned(1) == 128);
 }
 
@@ -412,9 +413,9 @@ static void a_server_that_is_stopped_stops_no_turn(void **state)
     begin(0);
     UNTIL(owned(0) == PARTITIONS);
     postgres_server_pause(&server, true);
-    UNTIL(mono_reached(membership_deadline(of(0)), member_link_now()));
+    UNTIL(mono_reached(membership_deadline(of(0)), boot_now()));
     postgres_server_pause(&server, false);
-    UNTIL(!mono_reached(membership_deadline(of(0)), member_link_now()));
+    UNTIL(!mono_reached(membership_deadline(of(0)), boot_now()));
     assert_int_equal(members[0].given_up, 0);
     assert_int_equal(owned(0), PARTITIONS);
 }
