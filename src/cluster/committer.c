@@ -361,15 +361,25 @@ static void note_failure(struct committer *c, struct committer_batch *b, const P
                                                        : "the database refuses it");
 }
 
-/* Those behind one that failed are answered, too, before the ROLLBACK can be sent. */
+/* Which an answer is about. Those behind one that failed are answered, too, before the ROLLBACK can
+ * be sent. NULL: none was sent. */
+static struct committer_batch *answered_batch(struct committer *c)
+{
+    struct committer_batch *b = first_sent(c);
+
+    while (b != NULL && b->refused && b->committed) { /* its sync has come */
+        b = STAILQ_NEXT(b, next);
+    }
+    return b;
+}
+
 static void batch_answer(struct committer *c, const PGresult *result)
 {
-    struct committer_batch *b = first_sent(c), *next;
+    struct committer_batch *b = answered_batch(c), *next;
 
-    CHECK(b != NULL);
-    while (b->refused && b->committed) { /* its sync has come: it is about the next one */
-        b = STAILQ_NEXT(b, next);
-        CHECK(b != NULL);
+    if (b == NULL) {
+        link_drop(c->link, "the database answers what was not asked");
+        return;
     }
     if (!is_sync(result)) {
         b->answers++;

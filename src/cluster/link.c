@@ -487,7 +487,7 @@ static void on_setting(struct link *l, const PGresult *result)
 {
     if (PQresultStatus(result) == PGRES_PIPELINE_SYNC) {
         l->settings--;
-    } else if (PQntuples(result) == 1 && strcmp(PQfname(result, 0), "timeline") == 0 &&
+    } else if (PQntuples(result) == 1 && PQfnumber(result, "timeline") == 0 &&
                !link_number(result, 0, 0, &l->timeline)) {
         l->timeline = 0;
     }
@@ -518,6 +518,14 @@ static void on_prepared(struct link *l, const PGresult *result)
     }
 }
 
+/* libpq says that the connection is lost as if a statement had failed; what the server says of one
+ * has a state. */
+static bool is_loss(const PGresult *result)
+{
+    return PQresultStatus(result) == PGRES_FATAL_ERROR &&
+           PQresultErrorField(result, PG_DIAG_SQLSTATE) == NULL;
+}
+
 /* The answers that are there. NULL stands between those of two statements, and also before what was
  * sent when nothing was under way any more; twice in a row it says that nothing is asked. */
 static void take_answers(struct link *l)
@@ -532,7 +540,10 @@ static void take_answers(struct link *l)
             continue;
         }
         nulls = 0;
-        if (l->state == LINK_PREPARING) {
+        if (is_loss(result)) {
+            keep_error(l, PQresultErrorMessage(result));
+            l->broken = true;
+        } else if (l->state == LINK_PREPARING) {
             on_prepared(l, result);
         } else {
             answered(l, result);
@@ -571,7 +582,6 @@ void link_flush(struct link *l)
 
 static void work(struct link *l)
 {
-
     if (PQconsumeInput(l->conn) != 1) {
         keep_error(l, PQerrorMessage(l->conn));
         l->broken = true;

@@ -62,7 +62,10 @@ static void answer(void *arg, struct link *l, const PGresult *result)
     struct reader *r = arg;
     struct reader_question *q = STAILQ_FIRST(&r->questions);
 
-    CHECK(q != NULL && q->is_sent);
+    if (q == NULL || !q->is_sent) {
+        link_drop(l, "the database answers what was not asked");
+        return;
+    }
     switch (PQresultStatus(result)) {
     case PGRES_TUPLES_OK:
     case PGRES_COMMAND_OK:

@@ -22,7 +22,7 @@
 
 enum side { FRONT, BACK };
 
-enum harm { CUT, HALF, SWALLOW, DELAY, FAIL };
+enum harm { CUT, HALF, SWALLOW, DELAY, FLIP, FAIL };
 
 struct bytes {
     unsigned char *at;
@@ -62,6 +62,7 @@ static struct {
     long fired;
     uint64_t random;
     unsigned long one_in;
+    bool flips; /* no other harm is done at random */
 } proxy;
 
 static int64_t now_ms(void)
@@ -207,7 +208,16 @@ static void add_failure(struct bytes *to)
     add_message(to, 'E', "\0\0\0\0\0", 5);
 }
 
-static void harm(struct connection *c, struct way *w, enum harm how)
+static unsigned long next_random(void)
+{
+    proxy.random ^= proxy.random << 13; /* xorshift64 */
+    proxy.random ^= proxy.random >> 7;
+    proxy.random ^= proxy.random << 17;
+    return (unsigned long)(proxy.random >> 11);
+}
+
+/* At the message of `len` bytes that comes next. */
+static void harm(struct connection *c, struct way *w, size_t len, enum harm how)
 {
     proxy.fired++;
     switch (how) {
@@ -227,18 +237,13 @@ static void harm(struct connection *c, struct way *w, enum harm how)
         w->held_until = now_ms() + PG_PROXY_LATE_MS;
         w->is_passed = true;
         return;
+    case FLIP:
+        w->in.at[next_random() % len] ^= (unsigned char)(1 << next_random() % 8);
+        return;
     case FAIL:
         add_failure(&w->out);
         return;
     }
-}
-
-static unsigned long next_random(void)
-{
-    proxy.random ^= proxy.random << 13; /* xorshift64 */
-    proxy.random ^= proxy.random >> 7;
-    proxy.random ^= proxy.random << 17;
-    return (unsigned long)(proxy.random >> 11);
 }
 
 /* A whole message is about to be passed on. */
@@ -254,7 +259,7 @@ static void look(struct connection *c, enum side side, const unsigned char *m, s
         return;
     }
     if (proxy.one_in > 0 && next_random() % proxy.one_in == 0) {
-        harm(c, w, (enum harm)(next_random() % 4));
+        harm(c, w, len, proxy.flips ? FLIP : (enum harm)(next_random() % 4));
         return;
     }
     if (!proxy.is_armed || side != proxy.side ||
@@ -263,7 +268,7 @@ static void look(struct connection *c, enum side side, const unsigned char *m, s
         return;
     }
     proxy.is_armed = false;
-    harm(c, w, proxy.harm);
+    harm(c, w, len, proxy.harm);
 }
 
 /* The length of the message at the beginning; 0: it is not complete. */
@@ -365,6 +370,15 @@ static void obey(const char *line, int out)
         arm(line);
     } else if (sscanf(line, "random %lu %lu", &seed, &proxy.one_in) == 2) {
         proxy.random = seed * 2 + 1;
+        proxy.flips = false;
+    } else if (sscanf(line, "flips %lu %lu", &seed, &proxy.one_in) == 2) {
+        proxy.random = seed * 2 + 1;
+        proxy.flips = true;
+    } else if (strcmp(line, "noise") == 0) {
+        for (int i = 0; i < proxy.count; i++) {
+            /* A length that has no room for itself. */
+            add(&proxy.list[i]->ways[BACK].out, "\1\0\0\0", 5);
+        }
     } else if (strncmp(line, "hole ", 5) == 0) {
         proxy.is_hole = line[5] == '1';
     } else if (strcmp(line, "drop") == 0) {

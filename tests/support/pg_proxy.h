@@ -16,6 +16,8 @@
  *                            place of the statement that the client binds next
  *     fired                  how many harms were done
  *     random SEED ONE_IN     any of the first four at each message with that chance; 0: no more
+ *     flips SEED ONE_IN      one bit of each message is turned over with that chance
+ *     noise                  all clients get bytes that are no message, now
  *     hole 0|1               a network that is cut: nothing is passed on and nobody is told
  *     drop                   all connections are closed
  *

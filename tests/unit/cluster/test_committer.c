@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "committer.h"
+#include "pg_proxy.h"
 #include "postgres_server.h"
 #include "reader.h"
 #include "schema.h"
@@ -458,6 +459,51 @@ static void what_takes_long_without_fault_is_answered_at_last(void **state)
     reader_free(r);
 }
 
+static void what_is_no_message_of_the_protocol_is_a_lost_connection(void **state)
+{
+    static const struct reader_owner owner = {.answer = on_answer, .end = on_end};
+    struct pollfd ready = {.fd = epoll_fd, .events = POLLIN};
+    struct committer_batch *b = committer_batch_new();
+    bool is_answered = false;
+    struct pg_proxy proxy;
+    struct reader *r;
+
+    (void)state;
+    postgres_server_need_own(&server);
+    pg_proxy_init(&proxy, server.dir);
+    committer_free(c);
+    target.host = proxy.dir;
+    c = committer_new(epoll_fd, &target, 3, 7, statement);
+    r = reader_new(epoll_fd, &target, &owner, &is_answered);
+    while (!committer_is_up(c) || !reader_is_up(r)) {
+        turn(1000);
+        reader_turn(r);
+    }
+    (void)pg_proxy_tell(&proxy, "noise"); /* nothing is asked */
+    while (committer_is_up(c) || reader_is_up(r)) {
+        turn(1000);
+        reader_turn(r);
+    }
+    assert_non_null(strstr(committer_error(c), "synchronization"));
+    committer_begin(c, things(1, 5));
+    assert_int_equal(end(), 0);
+    committer_begin(c, things(6, 5));
+    (void)pg_proxy_tell(&proxy, "noise"); /* before or behind the answer */
+    assert_int_equal(end(), 0);
+    assert_int_equal(count(), 10);
+    committer_batch_add(b, "SELECT 1", NULL, 0);
+    reader_ask(r, b, NULL);
+    while (!is_answered) {
+        (void)poll(&ready, 1, 1000);
+        reader_turn(r);
+        committer_turn(c);
+    }
+    reader_free(r);
+    committer_free(c);
+    c = NULL;
+    pg_proxy_fini(&proxy);
+}
+
 static void a_server_that_is_not_there_is_named(void **state)
 {
     (void)state;
@@ -535,6 +581,7 @@ POSTGRES_MAIN(start_server, stop_server, COMMITTER_TEST(batches_end_in_their_ord
               COMMITTER_TEST(a_server_that_is_stopped_stops_nobody),
               COMMITTER_TEST(a_server_that_never_answers_is_left),
               COMMITTER_TEST(what_takes_long_without_fault_is_answered_at_last),
+              COMMITTER_TEST(what_is_no_message_of_the_protocol_is_a_lost_connection),
               COMMITTER_TEST(a_server_that_is_not_there_is_named),
               COMMITTER_TEST(of_two_hosts_the_one_that_is_silent_is_passed_over),
               COMMITTER_TEST(settings_that_are_refused_are_missed_alone))
