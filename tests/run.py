@@ -52,7 +52,7 @@ SECOND_TRY = ("scenario", "fault", "interop", "browser")
 MOST_SECOND_TRIES = 5
 # Modules of which each class is a job of its own, so that no single job is as long as all the others together.
 SPLIT = ("scenario/test_mta_sts", "scenario/test_scheduler_front", "scenario/test_postoffice_threads", "scenario/test_hostile", "browser/test_dashboard",
-         "scenario/test_hostile_roles", "scenario/test_inject", "fault/test_cluster_by_hand")
+         "scenario/test_hostile_roles", "scenario/test_inject", "fault/test_cluster_by_hand", "scenario/test_cluster_faults")
 SANITIZER_ENV = {
     "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=1:detect_stack_use_after_return=0",
     "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",

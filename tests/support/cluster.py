@@ -4,7 +4,6 @@ when one does not answer: for `make demo-cluster`, and for tests of what happens
 import collections
 import os
 import re
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -61,6 +60,13 @@ class CountingSite(sluice.Site):
         """The most that are open from now on."""
         with self.lock:
             self.most_open = collections.Counter(self.open)
+
+    def forget(self):
+        """What it has had, and what it was to reply."""
+        with self.lock:
+            self.copies, self.first, self.extra = collections.Counter(), {}, collections.Counter()
+            self.most_open = collections.Counter(self.open)
+            self.replies.clear()
 
     def open_of(self, client):
         """Its connections, by address."""
@@ -165,12 +171,13 @@ class Cluster:
         for node in self.nodes.values():
             if node.process is not None:
                 signal_node(node, signal.SIGCONT)
-                node.stop(timeout=60)
-            shutil.rmtree(node.directory, ignore_errors=True)
+        problems = sluice.end_all(self.nodes.values())
         for proxy in [*self.proxies.values(), *self.standby_proxies.values()]:
             proxy.close()
         self.primary.close()  # and its standby
         self.routes.close()
+        if problems:
+            raise AssertionError("\n".join(problems))
 
 
 def url_of(servers):
@@ -191,8 +198,8 @@ class Senders:
     """Threads that send messages with unique subjects, each to whichever node answers, until they are told to stop. `accepted` has those
     that were answered with 250, and when; `waits`, how long a sender was without any node that takes mail."""
 
-    def __init__(self, cluster, domains, threads=4, pause=0.0):
-        self.cluster, self.domains, self.pause = cluster, domains, pause
+    def __init__(self, cluster, domains, threads=4, pause=0.0, prefix=""):
+        self.cluster, self.domains, self.pause, self.prefix = cluster, domains, pause, prefix
         self.accepted, self.waits, self.lock, self.ends = {}, [], threading.Lock(), threading.Event()
         self.threads = [threading.Thread(target=self._run, args=(number,), daemon=True) for number in range(threads)]
         for thread in self.threads:
@@ -202,7 +209,7 @@ class Senders:
         names, count = sorted(self.cluster.nodes), 0
         turn = number
         while not self.ends.is_set():
-            subject = "%d-%d" % (number, count)
+            subject = "%s%d-%d" % (self.prefix, number, count)
             domain = self.domains[count % len(self.domains)]
             began = time.monotonic()
             while not self.ends.is_set():
@@ -213,7 +220,7 @@ class Senders:
                               "From: app@example.org\r\nSubject: %s\r\n\r\nHello.\r\n" % subject)
                 except Exception:  # not answered with 250: it may have been taken or not, so it gets a new name
                     count += 1
-                    subject = "%d-%d" % (number, count)
+                    subject = "%s%d-%d" % (self.prefix, number, count)
                     self.ends.wait(0.1)
                     continue
                 with self.lock:

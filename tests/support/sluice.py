@@ -460,12 +460,15 @@ class Daemon:
         except OSError:
             return False
 
+    def begin_stop(self, sig=signal.SIGTERM):
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(sig)
+
     def stop(self, sig=signal.SIGTERM, timeout=PATIENCE):
-        """The exit status; None when it was not running."""
+        """The exit status; None when it was not running. `sig` is 0 when it is stopping."""
         if self.process is None:
             return None
-        if self.process.poll() is None:
-            self.process.send_signal(sig)
+        self.begin_stop(sig)
         try:
             status = self.process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -606,21 +609,29 @@ class Drips:
         self.process.stdout.close()
 
 
+def end_all(daemons):
+    """Stop them, at once, and remove what they have. What went wrong: who did not stop, who has printed something bad."""
+    problems = []
+    for d in daemons:
+        d.begin_stop()
+    for d in daemons:
+        try:
+            d.stop(sig=0)
+        except AssertionError as e:
+            problems.append(str(e))
+        output = d.printed()
+        if "Sanitizer" in output or "panic:" in output or "runtime error" in output:
+            problems.append(output[-8000:])
+        shutil.rmtree(d.directory, ignore_errors=True)
+    return problems
+
+
 class TestCase(unittest.TestCase):
     def setUp(self):
         self.daemons, self.sites = [], []
 
     def tearDown(self):
-        problems = []
-        for d in self.daemons:
-            try:
-                d.stop()
-            except AssertionError as e:
-                problems.append(str(e))
-            output = d.printed()
-            if "Sanitizer" in output or "panic:" in output or "runtime error" in output:
-                problems.append(output[-8000:])
-            shutil.rmtree(d.directory, ignore_errors=True)
+        problems = end_all(self.daemons)
         for s in self.sites:
             s.close()
         if problems:
