@@ -60,6 +60,7 @@ static struct {
     long left;
     char kind, state[6];
     long fired;
+    long late_ms;
     uint64_t random;
     unsigned long one_in;
     bool flips; /* no other harm is done at random */
@@ -227,14 +228,14 @@ static void harm(struct connection *c, struct way *w, size_t len, enum harm how)
     case HALF:
         close_end(c, c->ways[FRONT].from);
         c->is_deaf = true;
-        c->close_at = now_ms() + PG_PROXY_LATE_MS;
+        c->close_at = now_ms() + proxy.late_ms;
         return;
     case SWALLOW:
         c->is_deaf = true;
-        c->close_at = now_ms() + PG_PROXY_LATE_MS;
+        c->close_at = now_ms() + proxy.late_ms;
         return;
     case DELAY:
-        w->held_until = now_ms() + PG_PROXY_LATE_MS;
+        w->held_until = now_ms() + proxy.late_ms;
         w->is_passed = true;
         return;
     case FLIP:
@@ -379,6 +380,8 @@ static void obey(const char *line, int out)
             /* A length that has no room for itself. */
             add(&proxy.list[i]->ways[BACK].out, "\1\0\0\0", 5);
         }
+    } else if (sscanf(line, "late %ld", &proxy.late_ms) == 1) {
+        /* from now on */
     } else if (strncmp(line, "hole ", 5) == 0) {
         proxy.is_hole = line[5] == '1';
     } else if (strcmp(line, "drop") == 0) {
@@ -468,6 +471,7 @@ int pg_proxy_run(const char *dir, const char *server_dir, int in, int out)
         return EXIT_FAILURE;
     }
     proxy.server_dir = server_dir;
+    proxy.late_ms = PG_PROXY_LATE_MS;
     (void)dprintf(out, "0\n");
     while ((count = wait_for(polled, in, listener)) > 0) {
         int connections = proxy.count;

@@ -9,15 +9,16 @@
  *                            those that begin a statement or end it, or a batch) on connections of
  *                            that kind, once:
  *         cut                before it is passed on, both ends are closed
- *         half               the client's end is closed, the server's PG_PROXY_LATE_MS later
+ *         half               the client's end is closed, the server's later
  *         swallow            nothing is passed on any more, either way; later both are closed
- *         delay              it is passed on PG_PROXY_LATE_MS later
+ *         delay              it is passed on later
  *         STATE              five characters: the server finds an error with that SQLSTATE in the
  *                            place of the statement that the client binds next
  *     fired                  how many harms were done
  *     random SEED ONE_IN     any of the first four at each message with that chance; 0: no more
  *     flips SEED ONE_IN      one bit of each message is turned over with that chance
  *     noise                  all clients get bytes that are no message, now
+ *     late MS                how much later that is; PG_PROXY_LATE_MS if not told
  *     hole 0|1               a network that is cut: nothing is passed on and nobody is told
  *     drop                   all connections are closed
  *

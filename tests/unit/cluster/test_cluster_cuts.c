@@ -4,8 +4,10 @@
  * is refused, for each of the reasons that a server has.
  *
  * One round is the life of some messages: alone and in parts, small and large, delivered, deferred,
- * reported. What the tables have after each of its stages does not depend on what befell the
- * connections.
+ * reported; or routed anew, so that they move to other partitions in each way there is. What the
+ * tables have after each of its stages does not depend on what befell the connections.
+ *
+ * What only takes time is made short: connections that were lost are made again at once.
  */
 #include "unit.h"
 
@@ -13,25 +15,46 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/timerfd.h>
 #include <time.h>
 
 #include "buf.h"
+#include "committer.h"
 #include "pg_proxy.h"
 #include "postgres_server.h"
+#include "reader.h"
 #include "seeds.h"
 #include "spool_engine.h"
 #include "spool_fixture.h"
 
 #define NOW   1000000
 #define LATER 2000000
+#define LAST  3000000
 #define LARGE 300000 /* two chunks */
 
 static struct postgres_server server;
 static struct pg_proxy proxy;
+static PGconn *observer; /* of the tables */
 static struct spool *sp;
 static bool may_fail; /* batches may, as a statement is refused */
 
 #define NOTHING "arm front 0 cut *" /* is to be harmed any more */
+
+int __real_timerfd_settime(int fd, int flags, const struct itimerspec *at,
+                           struct itimerspec *ret_before);
+int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *at,
+                           struct itimerspec *ret_before);
+
+/* What waits to connect again has waited. */
+int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *at,
+                           struct itimerspec *ret_before)
+{
+    static const struct itimerspec soon = {.it_value = {.tv_nsec = 1000000}};
+    int64_t us = at->it_value.tv_sec * US_PER_S + at->it_value.tv_nsec / 1000;
+
+    return __real_timerfd_settime(
+        fd, flags, us == COMMITTER_AGAIN_US || us == READER_AGAIN_US ? &soon : at, ret_before);
+}
 
 /* ---- the spool ------------------------------------------------------------------------------- */
 
@@ -40,13 +63,16 @@ static int make_tables(void **state)
     (void)state;
     postgres_server_init(&server);
     pg_proxy_init(&proxy, server.dir);
+    (void)pg_proxy_tell(&proxy, "late 60");
     postgres_server_make_tables(&server);
+    observer = postgres_server_connect(&server);
     return 0;
 }
 
 static int end_server(void **state)
 {
     (void)state;
+    PQfinish(observer);
     pg_proxy_fini(&proxy);
     postgres_server_fini(&server);
     return 0;
@@ -75,10 +101,12 @@ static int close_spool(void **state)
     return 0;
 }
 
+/* What was called for goes out before it waits for anything. */
 static void turn(void)
 {
     struct spool_event event;
 
+    spool_commits_turn(sp);
     (void)spool_commits_wait(sp, 100 * US_PER_MS);
     spool_commits_turn(sp);
     while (spool_next_event(sp, &event)) {
@@ -90,20 +118,38 @@ static void turn(void)
     }
 }
 
-/* What the tables have; no ids, no times of theirs, nor of a report part. */
+/* The only value of the answer, in a static buffer. */
+static const char *observe(const char *sql)
+{
+    static char text[1000];
+    PGresult *result = PQexec(observer, sql);
+
+    if (PQresultStatus(result) != PGRES_TUPLES_OK) {
+        fail_msg("%s: %s", sql, PQerrorMessage(observer));
+    }
+    (void)snprintf(text, sizeof text, "%s", PQgetvalue(result, 0, 0));
+    PQclear(result);
+    return text;
+}
+
+/* What the tables have; no ids, no times of theirs, and of a report part no times. */
 static const char *tables(void)
 {
-    return postgres_server_ask(
-        &server,
-        "SET search_path = sluice; SELECT concat_ws(' ', 'fresh', (SELECT concat(count(*), '/', "
-        "sum(size)) FROM (SELECT size FROM fresh_0 UNION ALL SELECT size FROM fresh_1 UNION ALL "
-        "SELECT size FROM fresh_2) f), 'message', (SELECT concat(count(*), '/', sum(size), '/', "
-        "sum(chunks)) FROM message), 'part', (SELECT string_agg(concat_ws('/', kind, CASE kind "
-        "WHEN 0 THEN concat_ws('/', state, due) END, size, pending, to_report, rcpts, parts_left), "
-        "',' ORDER BY kind, size, pending, to_report) FROM part), 'recipient', (SELECT "
-        "string_agg(concat_ws('/', n, state, attempts, convert_from(address, 'UTF8'), "
-        "convert_from(diagnostic, 'UTF8')), ',' ORDER BY address, n) FROM recipient), 'content', "
-        "(SELECT concat(count(*), '/', sum(length(bytes))) FROM content))");
+    return observe(
+        "SELECT concat_ws(' ', 'fresh', (SELECT concat(count(*), '/', sum(size)) FROM (SELECT size "
+        "FROM fresh_0 UNION ALL SELECT size FROM fresh_1 UNION ALL SELECT size FROM fresh_2) f), "
+        "'message', (SELECT concat(count(*), '/', sum(size), '/', sum(chunks), '/', sum(parts)) "
+        "FROM message), 'part', (SELECT string_agg(concat_ws('/', kind, CASE kind WHEN 0 THEN "
+        "concat_ws('/', p, state, due) END, size, pending, to_report, rcpts, parts_left), ',' "
+        "ORDER BY kind, size, pending, to_report, p) FROM part), 'recipient', (SELECT "
+        "string_agg(concat_ws('/', n, state, attempts, nexthop, convert_from(address, 'UTF8'), "
+        "convert_from(diagnostic, 'UTF8')), ',' ORDER BY address, n, nexthop) FROM recipient), "
+        "'content', (SELECT concat(count(*), '/', sum(length(bytes))) FROM content), "
+        "'named by nothing', (SELECT count(*) FROM recipient r WHERE NOT EXISTS (SELECT FROM part "
+        "x WHERE x.p = r.p AND x.id = r.id)) + (SELECT count(*) FROM part x WHERE NOT EXISTS "
+        "(SELECT FROM message m WHERE m.id = x.message)) + (SELECT count(*) FROM message m WHERE "
+        "NOT EXISTS (SELECT FROM part x WHERE x.message = m.id AND x.p = m.home)) + (SELECT "
+        "count(*) FROM content c WHERE NOT EXISTS (SELECT FROM message m WHERE m.id = c.id)))");
 }
 
 /* ---- batches --------------------------------------------------------------------------------- */
@@ -300,82 +346,283 @@ static void claim_waiting(void)
     }
 }
 
-/* What the tables should have, one after the other: as a round without harm has made them. */
-static char want[3][1000];
-static bool is_known;
+/* ---- a round of moves ------------------------------------------------------------------------ */
 
-static void check(int stage)
+#define MOVING 7 /* recipients */
+
+static struct {
+    struct msg_id alone, passing, pair, many;
+    struct msg_id parts[2]; /* of `many`: to two recipients at a.example, to one at b.example */
+    struct {
+        uint64_t whole;
+        uint32_t n;
+    } seen[MOVING];
+    struct msg_id at[MOVING]; /* where each was seen */
+    bool is_last[MOVING];     /* the last of the message or part */
+} moving;
+
+static void what_moves_comes(void)
 {
-    if (!is_known) {
-        (void)snprintf(want[stage], sizeof want[stage], "%s", tables());
-    } else {
-        assert_string_equal(tables(), want[stage]);
+    moving.alone = submit("alone@from.test", "r@a.example", LARGE);
+    moving.passing = submit("passing@from.test", "r@a.example", 100);
+    moving.pair = submit("pair@from.test", "q@a.example r@a.example", 200);
+    moving.many = submit("many@from.test", "q@a.example r@a.example r@b.example", 300);
+}
+
+static struct msg_id gathering;
+
+/* Others that wait come before it then. */
+static void a_report_is_made(void)
+{
+    fixture_ok(sp, spool_reported(sp, gathering));
+    finish(gathering, LAST);
+}
+
+static void claim_parts_that_move(void)
+{
+    for (int i = 0; i < 2;) {
+        struct msg_id id;
+        struct spool_message m;
+
+        claim(NOW, 1, &id);
+        m = read_message(id);
+        assert_int_equal(m.whole.n, moving.many.n);
+        if (m.gathers) {
+            gathering = id;
+            commit(a_report_is_made, NULL);
+            continue;
+        }
+        moving.parts[m.rcpt_pending == 2 ? 0 : 1] = id;
+        i++;
     }
 }
 
-static void play_round(void)
+static void route(struct msg_id id, uint32_t n, const char *nexthop)
 {
+    fixture_ok(sp, spool_set_route(sp, id, n, SLICE("smtp"), slice_string(nexthop), 1));
+}
+
+/* At the end of its pass. */
+static void move(struct msg_id id, uint32_t count)
+{
+    uint32_t moved;
+
+    finish(id, LATER);
+    fixture_ok(sp, spool_move(sp, id, (struct wall){NOW}, (struct wall){LATER}, &moved));
+    assert_int_equal(moved, count);
+}
+
+/* All of a message; some of one, which is divided. */
+static void messages_move(void)
+{
+    route(moving.alone, 1, "x.example");
+    move(moving.alone, 1);
+    route(moving.pair, 2, "y.example");
+    move(moving.pair, 1);
+}
+
+/* All of a part; some of one; and what only passes. */
+static void parts_move_and_what_passes(void)
+{
+    route(moving.parts[0], 1, "z.example");
+    move(moving.parts[0], 1);
+    route(moving.parts[1], 3, "z.example");
+    move(moving.parts[1], 1);
+    route(moving.passing, 1, "x.example");
+    move(moving.passing, 1);
+}
+
+static void claim_what_has_moved(void)
+{
+    for (size_t count = 0; count < MOVING;) {
+        struct spool_rcpt rcpts[MOVING];
+        struct spool_message m;
+        struct msg_id id;
+        size_t here;
+
+        claim(LATER, 1, &id);
+        m = read_message(id);
+        assert_true(fixture_content_ok(sp, &m));
+        if (m.gathers) {
+            gathering = id;
+            commit(a_report_is_made, NULL);
+            continue;
+        }
+        fixture_ok(sp, spool_read_rcpts(sp, id, 0, true, MOVING, rcpts, &here));
+        assert_in_range(here, 1, MOVING - count);
+        for (size_t i = 0; i < here; i++, count++) {
+            for (size_t k = 0; k < count; k++) {
+                assert_false(moving.seen[k].whole == spool_whole(&m).n &&
+                             moving.seen[k].n == rcpts[i].n);
+            }
+            moving.seen[count].whole = spool_whole(&m).n;
+            moving.seen[count].n = rcpts[i].n;
+            moving.at[count] = id;
+            moving.is_last[count] = i == here - 1;
+        }
+    }
+}
+
+/* One of a part that was made by a move fails. */
+static void deliver_what_has_moved(size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i++) {
+        bool fails = moving.seen[i].whole == moving.many.n && moving.seen[i].n == 1;
+
+        settle(moving.at[i], moving.seen[i].n, fails ? SPOOL_RCPT_FAILED : SPOOL_RCPT_PENDING,
+               !fails);
+        if (fails) {
+            fixture_ok(sp, spool_give(sp, moving.at[i], (struct wall){LATER}));
+        }
+        if (moving.is_last[i]) {
+            finish(moving.at[i], LATER);
+        }
+    }
+}
+
+static void some_are_delivered(void)
+{
+    deliver_what_has_moved(0, 3);
+}
+
+static void others_are_delivered(void)
+{
+    deliver_what_has_moved(3, MOVING);
+}
+
+/* ---- lives ----------------------------------------------------------------------------------- */
+
+/* A round, and what the tables should have, one after the other: as one without harm has made
+ * them. */
+struct life {
+    void (*play)(struct life *l);
+    char want[3][2000];
+    bool is_known;
+};
+
+static void check(struct life *l, int stage)
+{
+    if (!l->is_known) {
+        (void)snprintf(l->want[stage], sizeof l->want[stage], "%s", tables());
+    } else {
+        assert_string_equal(tables(), l->want[stage]);
+    }
+}
+
+static int parts_left(void)
+{
+    return atoi(observe("SELECT count(*) FROM part"));
+}
+
+static char harm[64] = NOTHING; /* that this round is to have */
+
+static void play_round(struct life *l)
+{
+    (void)pg_proxy_tell(&proxy, "%s", harm);
     commit(some_come, another_comes);
-    check(0);
+    check(l, 0);
     claim_parts();
     commit(some_are_tried, others_are_tried);
-    check(1);
+    check(l, 1);
     claim_waiting();
     commit(the_report_is_made, the_rest_is_delivered);
-    while (atoi(postgres_server_ask(&server, "SELECT count(*) FROM sluice.part")) > 0) {
+    while (parts_left() > 0) {
         struct msg_id id; /* its last part has ended since it was read: it has another turn */
 
         claim(LATER, 1, &id);
         assert_int_equal(id.n, mail.many.n);
         commit(the_report_is_made, NULL);
     }
-    check(2);
+    check(l, 2);
 }
 
-static void play_without_harm(void)
+/* Harm is done to the batches of moves alone. */
+static void play_moves(struct life *l)
 {
-    is_known = false;
-    play_round();
-    is_known = true;
-    play_round();
+    uint32_t reported = 0;
+
+    commit(what_moves_comes, NULL);
+    claim_parts_that_move();
+    check(l, 0);
+    (void)pg_proxy_tell(&proxy, "%s", harm);
+    commit(messages_move, parts_move_and_what_passes);
+    (void)pg_proxy_tell(&proxy, NOTHING);
+    check(l, 1);
+    claim_what_has_moved();
+    commit(some_are_delivered, others_are_delivered);
+    while (parts_left() > 0) {
+        struct spool_message m;
+
+        claim(LAST, 1, &gathering);
+        m = read_message(gathering);
+        assert_true(m.gathers);
+        reported += m.rcpt_to_report;
+        commit(a_report_is_made, NULL);
+    }
+    assert_int_equal(reported, 1);
+    check(l, 2);
+}
+
+static struct life of_mail = {.play = play_round}, of_moves = {.play = play_moves};
+
+static void play_without_harm(struct life *l)
+{
+    l->is_known = false;
+    l->play(l);
+    l->is_known = true;
+    l->play(l);
 }
 
 /* Rounds with such a harm at message `from`, from + by, .. until one ends before it; how many there
  * were. */
-static int sweep(const char *side, const char *harm, char kind, int from, int by)
+static int sweep(struct life *l, const char *side, const char *how, char kind, int from, int by)
 {
-    long fired = pg_proxy_tell(&proxy, "fired");
+    long fired = pg_proxy_tell(&proxy, "fired"), before;
     int rounds = 0;
 
-    for (int n = from;; n += by) {
-        bool is_done;
-
-        (void)pg_proxy_tell(&proxy, "arm %s %d %s %c", side, n, harm, kind);
-        play_round();
-        is_done = pg_proxy_tell(&proxy, NOTHING) == fired;
-        fired = pg_proxy_tell(&proxy, "fired");
-        if (is_done) {
+    for (int n = from;; n += by, rounds++) {
+        (void)snprintf(harm, sizeof harm, "arm %s %d %s %c", side, n, how, kind);
+        l->play(l);
+        (void)strcpy(harm, NOTHING);
+        before = fired;
+        fired = pg_proxy_tell(&proxy, "%s", harm);
+        if (fired == before) {
             return rounds;
         }
-        rounds++;
     }
 }
 
 static void batches_happen_once_wherever_they_are_cut(void **state)
 {
     (void)state;
-    play_without_harm();
-    assert_in_range(sweep("statements", "cut", 'W', 1, 1), 30, 300);
-    assert_in_range(sweep("answers", "cut", 'W', 1, 2), 15, 300);
+    play_without_harm(&of_mail);
+    assert_in_range(sweep(&of_mail, "statements", "cut", 'W', 1, 1), 30, 300);
+    assert_in_range(sweep(&of_mail, "answers", "cut", 'W', 1, 2), 15, 300);
+}
+
+static void moves_happen_once_wherever_they_are_cut(void **state)
+{
+    (void)state;
+    play_without_harm(&of_moves);
+    assert_in_range(sweep(&of_moves, "statements", "cut", 'W', 1, 1), 15, 300);
+    assert_in_range(sweep(&of_moves, "answers", "cut", 'W', 1, 2), 8, 300);
+}
+
+static void moves_happen_once_when_the_server_hears_of_the_end_late(void **state)
+{
+    (void)state;
+    play_without_harm(&of_moves);
+    assert_in_range(sweep(&of_moves, "statements", "half", 'W', 2, 3), 5, 300);
+    assert_in_range(sweep(&of_moves, "answers", "swallow", 'W', 1, 5), 3, 300);
 }
 
 /* The session goes on with what it has, while a new one asks what has become of it. */
 static void batches_happen_once_when_the_server_hears_of_the_end_late(void **state)
 {
     (void)state;
-    play_without_harm();
-    assert_in_range(sweep("statements", "half", 'W', 1, 3), 10, 300);
-    assert_in_range(sweep("answers", "swallow", 'W', 2, 5), 5, 300);
+    play_without_harm(&of_mail);
+    assert_in_range(sweep(&of_mail, "statements", "half", 'W', 1, 3), 10, 300);
+    assert_in_range(sweep(&of_mail, "answers", "swallow", 'W', 2, 5), 5, 300);
 }
 
 static void a_batch_of_which_a_statement_is_refused_happens_or_is_told(void **state)
@@ -393,10 +640,14 @@ static void a_batch_of_which_a_statement_is_refused_happens_or_is_told(void **st
     };
 
     (void)state;
-    play_without_harm();
+    play_without_harm(&of_mail);
+    play_without_harm(&of_moves);
     for (size_t i = 0; i < COUNT(refusals); i++) {
         may_fail = refusals[i].may_fail;
-        assert_in_range(sweep("statements", refusals[i].state, 'W', 1 + (int)i % 5, 5), 5, 300);
+        assert_in_range(sweep(&of_mail, "statements", refusals[i].state, 'W', 1 + (int)i % 5, 5), 5,
+                        300);
+        assert_in_range(sweep(&of_moves, "statements", refusals[i].state, 'W', 1 + (int)i % 5, 5),
+                        3, 300);
     }
     may_fail = false;
 }
@@ -404,9 +655,9 @@ static void a_batch_of_which_a_statement_is_refused_happens_or_is_told(void **st
 static void what_is_read_comes_wherever_it_is_cut(void **state)
 {
     (void)state;
-    play_without_harm();
-    assert_in_range(sweep("statements", "cut", 'R', 1, 4), 3, 300);
-    assert_in_range(sweep("answers", "swallow", 'R', 2, 5), 3, 300);
+    play_without_harm(&of_mail);
+    assert_in_range(sweep(&of_mail, "statements", "cut", 'R', 1, 4), 3, 300);
+    assert_in_range(sweep(&of_mail, "answers", "swallow", 'R', 2, 5), 3, 300);
 }
 
 static int64_t incarnation(void)
@@ -427,7 +678,7 @@ static void the_lease_is_kept_wherever_its_renewal_is_cut(void **state)
         while (pg_proxy_tell(&proxy, "fired") == fired) {
             turn();
         }
-        play_round();
+        play_round(&of_mail);
         while (spool_lease_left_us(sp) <= 0) {
             turn();
         }
@@ -441,7 +692,7 @@ static void a_node_registers_wherever_it_is_cut(void **state)
         (void)close_spool(state);
         (void)pg_proxy_tell(&proxy, "arm %s %d half L", n % 2 == 1 ? "front" : "back", n);
         (void)open_spool(state);
-        play_round();
+        play_round(&of_mail);
     }
     (void)pg_proxy_tell(&proxy, NOTHING);
     assert_string_equal(postgres_server_ask(&server, "SELECT count(*) FROM sluice.node"), "1");
@@ -452,14 +703,14 @@ static void play_with_random_harm(uint64_t seed)
 {
     printf("# seed %llu\n", (unsigned long long)seed);
     (void)pg_proxy_tell(&proxy, "random %llu 400", (unsigned long long)seed);
-    play_round();
+    play_round(&of_mail);
     (void)pg_proxy_tell(&proxy, "random 0 0");
 }
 
 static void nothing_is_lost_or_doubled_by_random_harm(void **state)
 {
     (void)state;
-    play_without_harm();
+    play_without_harm(&of_mail);
     for_each_seed(1, 8, play_with_random_harm);
 }
 
@@ -709,6 +960,8 @@ static void what_was_claimed_in_a_life_that_has_ended_is_found_again(void **stat
 #define CUTS_TEST(f) cmocka_unit_test_setup_teardown(f, open_spool, close_spool)
 
 POSTGRES_MAIN(make_tables, end_server, CUTS_TEST(batches_happen_once_wherever_they_are_cut),
+              CUTS_TEST(moves_happen_once_wherever_they_are_cut),
+              CUTS_TEST(moves_happen_once_when_the_server_hears_of_the_end_late),
               CUTS_TEST(batches_happen_once_when_the_server_hears_of_the_end_late),
               CUTS_TEST(a_batch_of_which_a_statement_is_refused_happens_or_is_told),
               CUTS_TEST(what_is_read_comes_wherever_it_is_cut),
