@@ -1,6 +1,5 @@
 """Nodes of a cluster that route mail anew: which of them go by which tables, and where the mail goes then."""
 
-import os
 import random
 import re
 import subprocess
@@ -17,15 +16,11 @@ class Routes(sluice.TestCase):
         c = cluster.Cluster(names, standby=False, **parameters)
         self.addCleanup(c.close)
         for node in c.nodes.values():
-            node.write_config(transport_maps="texthash:" + node.directory + "/routes")
             self.route(node, "")
         return c
 
     def route(self, node, routes):
-        path = node.directory + "/routes"
-        with open(path, "w") as f:
-            f.write(routes)
-        os.chmod(path, 0o644)
+        cluster.give_routes(node, routes)
 
     def reload(self, node):
         self.assertEqual(node.cli("reload").returncode, 0)

@@ -18,6 +18,7 @@ import sluice
 NAMES = ("anna", "bert", "cleo")
 DESTINATIONS = 20
 SENDERS = 4
+DEAD_PORT = 1
 LARGE = ("x" * 70 + "\r\n") * 700  # more than fits into a row
 MAIL_TABLES = ("message", "part", "recipient", "content", "fresh_0", "fresh_1", "fresh_2", "arrival")
 
@@ -56,8 +57,10 @@ class Site(sluice.Site):
     def domains(self):
         return ["site%d.example" % i for i in range(1, DESTINATIONS + 1)]
 
-    def routes(self):
-        return "".join("%s smtp:[127.0.0.%d]:%d\n" % (domain, i, self.port) for i, domain in enumerate(self.domains(), 1))
+    def routes(self, tables, dead=0):
+        """Each table of routes, by its number, has a next hop of its own for each domain. Nobody listens at the first `dead` of them."""
+        return "".join("%s smtp:[127.0.%d.%d]:%d\n" % (domain, tables % 250, i, DEAD_PORT if i <= dead else self.port)
+                       for i, domain in enumerate(self.domains(), 1))
 
 
 class Torture:
@@ -74,9 +77,12 @@ class Torture:
         self.take_overs = []  # s, from the death of a node
         self.ends = []  # of daemons that ended by themselves
         self.has_failed_over = False
+        self.tables = 0  # of routes: the number of the latest
         try:
-            self.cluster = cluster.Cluster(NAMES, by_proxy=NAMES, routes=self.site.routes(), minimal_backoff_time="2s", maximal_backoff_time="4s",
-                                           queue_run_delay="1s", report_gather="2s")
+            self.cluster = cluster.Cluster(NAMES, by_proxy=NAMES, minimal_backoff_time="2s", maximal_backoff_time="4s", queue_run_delay="1s",
+                                           report_gather="2s")
+            for node in self.cluster.nodes.values():
+                cluster.give_routes(node, self.site.routes(self.tables))
             self.cluster.start()
         except BaseException:
             self.close()
@@ -212,8 +218,43 @@ class Torture:
         self._pause(1, 4)
         node.cli("node", "undrain", name)
 
+    def reload(self, name):
+        """With new routes, which others do not have yet; they may not be taken, as nobody answers."""
+        self.tables += 1
+        cluster.give_routes(self.cluster.nodes[name], self.site.routes(self.tables, self.rng.choice([0, 0, DESTINATIONS // 4])))
+        self.cluster.nodes[name].cli("reload")
+
+    def change_routes(self, name):
+        self.reload(name)
+
+    def change_all_routes(self, name):
+        """Node by node, one of which dies before the others have them."""
+        self.tables += 1
+        routes, victim = self.site.routes(self.tables), self.rng.choice(NAMES)
+        for node in [self.cluster.nodes[name]] + [node for other, node in self.cluster.nodes.items() if other != name]:
+            cluster.give_routes(node, routes)
+            node.cli("reload")
+            if victim is not None:
+                self._die_amid(victim)
+                victim = None
+
+    def differ_in_routes(self, name):
+        """Two nodes have different ones, and one dies."""
+        other = self.rng.choice([other for other in NAMES if other != name])
+        self.reload(name)
+        self.reload(other)
+        self._die_amid(self.rng.choice([name, other]))
+
+    def _die_amid(self, name):
+        self._pause(0, 0.3)  # while mail moves
+        self.harms.append((time.time(), 1))
+        self.cluster.kill_node(name)
+        self.launch_ended()
+
     KINDS = ((kill_process, 6), (kill_parent, 2), (stop_process, 2), (stop_node, 2), (kill_node, 2), (restart_node, 2), (end_backend, 3), (cut, 2),
-             (cut_at, 4), (noise, 3), (hole, 3), (pause_server, 1), (pause_standby, 1), (crash_server, 1), (drain, 2))
+             (cut_at, 4), (noise, 3), (hole, 3), (pause_server, 1), (pause_standby, 1), (crash_server, 1), (drain, 2),
+             (change_routes, 3), (change_all_routes, 2), (differ_in_routes, 2))
+    WITHOUT_COPIES = (change_routes, change_all_routes, differ_in_routes)  # but for the deaths amid them
 
     def _tell(self, name, line):
         return sum(proxy.tell(line) for proxy in self.cluster.proxies_of(name))
@@ -221,7 +262,7 @@ class Torture:
     def do_harm(self):
         kind = self.rng.choices([kind for kind, _ in self.KINDS], [weight for _, weight in self.KINDS])[0]
         name = self.rng.choice(NAMES)
-        self.harms.append((time.time(), 1))
+        self.harms.append((time.time(), int(kind not in self.WITHOUT_COPIES)))
         role = kind(self, name)
         self.kinds[kind.__name__ + (" " + role if role else "")] += 1
         self.launch_ended()
@@ -267,6 +308,10 @@ class Torture:
             thread.join(sluice.PATIENCE)
         self.calm()
         self.launch_ended()
+        self.tables += 1
+        for node in self.cluster.nodes.values():
+            cluster.give_routes(node, self.site.routes(self.tables))
+            sluice.eventually(lambda node=node: node.cli("reload").returncode == 0, "a node is not reloaded", detail=self.diagnosis)
 
     def missing(self):
         with self.site.lock:
