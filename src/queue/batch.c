@@ -547,6 +547,7 @@ static void failed(struct queue *q, int rc)
     } while (spool_commit_end(q->spool, &rc));
     CHECK(q->batch.under_way_count == 0);
     undone(q, &open, -ECANCELED);
+    q->batch.is_late = false;
     clients_storage(&q->clients, false);
     queue_flow_update(
         q); /* a full disk has cost the spool its reserve: no new mail before it is back */

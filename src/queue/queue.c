@@ -113,7 +113,7 @@ static void check_now_and_then(struct queue *q)
     q->next_check = mono_after(clock_mono(), QUEUE_CHECK_PERIOD_US);
     if (!q->clients.commits_work) {
         batch_redo(q);
-        if (!batch_is_blocked(&q->batch) && !q->clients.commits_work) {
+        if (!batch_is_blocked(&q->batch) && !batch_is_late(&q->batch) && !q->clients.commits_work) {
             clients_storage(&q->clients, true); /* the next submission will tell */
         }
     }

@@ -3270,11 +3270,30 @@ static void who_waits_for_a_commit_that_does_not_end_is_told_to_try_again(void *
         assert_int_equal(site.done[i].code, 451);
     }
     assert_false(site.flow.storage_ok);
+    pass_time(
+        2 * QUEUE_CHECK_PERIOD_US); /* it does not end by itself: each try would be stored, later */
+    assert_false(site.flow.storage_ok);
     submit_notify("a@here.test", "c@there.test", 0, 451);
     commits_end(0);
     assert_true(site.flow.storage_ok);
     assert_int_equal(site.done_count, 4); /* those that were stored all the same are not told of */
     assert_int_equal(messages(), 3);
+}
+
+static void after_a_commit_that_ends_late_and_fails_storage_is_tried_again(void **state)
+{
+    (void)state;
+    memory_later_hold(&site.later, true);
+    put("a@here.test", "b@there.test");
+    settle();
+    pass_time(BATCH_PATIENCE_US + US_PER_S);
+    assert_int_equal(site.done[0].code, 451);
+    commits_end(-EIO);
+    assert_false(site.flow.storage_ok);
+    pass_time(2 * QUEUE_CHECK_PERIOD_US);
+    assert_true(site.flow.storage_ok);
+    submit("a@here.test", "c@there.test");
+    assert_int_equal(messages(), 1);
 }
 
 static void a_client_that_has_gone_gets_no_answer(void **state)
@@ -3725,6 +3744,7 @@ UNIT_MAIN(
     LATER_TEST(beside_a_slow_commit_so_many_submissions_wait),
     LATER_TEST(beside_a_slow_commit_so_many_bytes_wait),
     LATER_TEST(who_waits_for_a_commit_that_does_not_end_is_told_to_try_again),
+    LATER_TEST(after_a_commit_that_ends_late_and_fails_storage_is_tried_again),
     LATER_TEST(a_client_that_has_gone_gets_no_answer),
     LATER_TEST(a_stop_waits_for_commits_under_way),
     LATER_TEST(a_stop_waits_for_commits_only_so_long),
