@@ -278,7 +278,7 @@ static void say_ids(struct cluster_query *q, const struct spool_filter *f, size_
         SAY(q, "%s)", limit);
         before = " UNION ";
     }
-    for (int k = 0; wants(f, SPOOL_INCOMING) && k < DESK_FRESH_TABLES; k++) {
+    for (int k = 0; wants(f, SPOOL_INCOMING) && !f->waits && k < DESK_FRESH_TABLES; k++) {
         SAY(q, "%s(SELECT id, p FROM fresh_%d x WHERE id > %" PRId64, before, k,
             (int64_t)f->after.n);
         say_places(q, f);

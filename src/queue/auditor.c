@@ -13,6 +13,7 @@
 #include "mem.h"
 #include "park_key.h"
 #include "queue.h"
+#include "spool_others.h"
 #include "spool_search.h"
 
 /* Things looked at in a step, at least and at most. */
@@ -439,17 +440,30 @@ static bool is_passed(struct queue *q, struct msg_id id)
 }
 
 /* Every row of the spool, slowly, by its id: the order of due times may have lost one. Those that
- * were seen so are looked at again in each round. */
+ * were seen so are looked at again in each round. What passes is in no such order, and gone before
+ * its turn here; what other nodes have they look at. */
 static void look_at_rows(struct queue *q)
 {
     struct auditor *a = &q->auditor;
-    struct spool_filter all = {.after = a->rows_at};
+    struct spool_places own;
+    struct spool_filter all = {.after = a->rows_at, .waits = true};
     struct msg_id ids[ROWS_PER_STEP];
     size_t count = 0;
+    bool at_hand = true;
 
+    if (spool_has_others(q->spool)) {
+        spool_own_places(q->spool, &own);
+        all.places = &own;
+    }
     if (spool_due_by_scans(q->spool) ||
         spool_scan(q->spool, &all, ROWS_PER_STEP, ids, &count) != 0) {
         return; /* there are no rows, or the storage fails, of which the log knows */
+    }
+    for (size_t i = 0; i < count; i++) {
+        at_hand &= spool_want(q->spool, ids[i], SPOOL_WANT_ROWS) != -EAGAIN;
+    }
+    if (!at_hand) {
+        return; /* it is in the next step */
     }
     for (size_t i = 0; i < count; i++) {
         if (is_damaged(q, ids[i])) {

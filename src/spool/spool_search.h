@@ -36,6 +36,7 @@ struct spool_filter {
     /* Where several nodes share the spool, borrowed: only what lies there, each part by itself.
      * NULL: all, a message in parts as one. */
     const struct spool_places *places;
+    bool waits; /* not what passes, where the engine has that apart */
     /* As it is from now on, for another number: what a database has found is kept for a moment. */
     uint64_t look;
 };

@@ -1,5 +1,6 @@
 /*
- * Destinations of a queue in a real database: of mail that waits and that passes, routed or not.
+ * Lists and destinations of a queue in a real database: of mail that waits and that passes, routed
+ * or not.
  */
 #include "unit.h"
 
@@ -130,6 +131,23 @@ static void the_oldest_of_a_destination_is_found(void **state)
     }
 }
 
+static void what_passes_can_be_left_out(void **state)
+{
+    struct spool_filter f = {.waits = false};
+    struct msg_id ids[9];
+    size_t count;
+
+    (void)state;
+    assert_int_equal(spool_scan(sp, &f, 9, ids, &count), 0);
+    assert_int_equal(count, 4);
+    f.waits = true;
+    assert_int_equal(spool_scan(sp, &f, 9, ids, &count), 0);
+    assert_int_equal(count, 2);
+    assert_int_equal(ids[0].n, 64);
+    assert_int_equal(ids[1].n, 128);
+}
+
 POSTGRES_MAIN(start, stop, cmocka_unit_test(destinations_are_counted),
+              cmocka_unit_test(what_passes_can_be_left_out),
               cmocka_unit_test(a_page_begins_where_it_is_told),
               cmocka_unit_test(the_oldest_of_a_destination_is_found))
