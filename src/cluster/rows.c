@@ -15,13 +15,17 @@
     "p, id, due, arrived, created, size, route_generation, flags, notify, class_source, sender, "  \
     "envid, client, address, orcpt, reason, class, transport, nexthop, bytes"
 
+/* Of the columns only the content is walked through by unnest, which makes a table of each array
+ * first: of all 20 that costs a third of what it costs to insert the row. */
 #define INSERT_FRESH(k)                                                                            \
     {                                                                                              \
-        "INSERT INTO fresh_" k " (" FRESH_COLUMNS ") SELECT * FROM unnest($1::smallint[], "        \
-        "$2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], "     \
-        "$8::int[], $9::smallint[], $10::smallint[], $11::bytea[], $12::bytea[], $13::bytea[], "   \
-        "$14::bytea[], $15::bytea[], $16::bytea[], $17::text[], $18::text[], $19::text[], "        \
-        "$20::bytea[])",                                                                           \
+        "INSERT INTO fresh_" k " (" FRESH_COLUMNS ") SELECT ($1::smallint[])[i], "                 \
+        "($2::bigint[])[i], ($3::bigint[])[i], ($4::bigint[])[i], ($5::bigint[])[i], "             \
+        "($6::bigint[])[i], ($7::bigint[])[i], ($8::int[])[i], ($9::smallint[])[i], "              \
+        "($10::smallint[])[i], ($11::bytea[])[i], ($12::bytea[])[i], ($13::bytea[])[i], "          \
+        "($14::bytea[])[i], ($15::bytea[])[i], ($16::bytea[])[i], ($17::text[])[i], "              \
+        "($18::text[])[i], ($19::text[])[i], bytes FROM unnest($20::bytea[]) WITH ORDINALITY AS "  \
+        "u (bytes, i)",                                                                            \
             "slllllliss"                                                                           \
             "bbbbbbtttb"                                                                           \
     }
