@@ -23,6 +23,7 @@
 #include "park_key.h"
 #include "queue.h"
 #include "queue_gate.h"
+#include "spool_handover.h"
 #include "spool_others.h"
 #include "spool_parts.h"
 #include "spool_search.h"
@@ -689,17 +690,32 @@ json_t *why_troubled(struct queue *q)
     return sites_of(q, &q->busiest.troubled_told);
 }
 
+/* Another node delivers there now; what is known here of it is of the past. */
+static bool has_left(const struct queue *q, const struct spool_places *own,
+                     const struct sched_dest_info *info)
+{
+    const struct destination *d = destination_find(&q->destinations, info->transport, info->dest);
+
+    return info->busy == 0 && d != NULL &&
+           !spool_places_has(own, spool_partition_of(
+                                      q->spool,
+                                      slice_string(transport_name(&q->transports, info->transport)),
+                                      slice_string(d->nexthop)));
+}
+
 unsigned why_sites(struct queue *q, const json_t *question, json_t **ret_answer)
 {
     json_t *array = json_array();
+    struct spool_places own;
     struct sched_dest_info info;
     json_int_t given = json_integer_value(json_object_get(question, "cursor"));
     uint64_t cursor = given > 0 ? (uint64_t)given : 0;
     bool more = false;
 
+    spool_own_places(q->spool, &own);
     while (sched_dest_each(q->sched, &cursor, &info)) {
-        if (info.state == SCHED_DEST_IDLE) {
-            continue; /* may be very many, so those that are idle are left out */
+        if (info.state == SCHED_DEST_IDLE /* may be very many */ || has_left(q, &own, &info)) {
+            continue;
         }
         json_add(array, why_site_json(q, &info));
         if (json_array_size(array) == LISTING_PAGE_MAX) {

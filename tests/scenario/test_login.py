@@ -52,13 +52,13 @@ class Case(sluice.TestCase):
 
 class Relay(Case):
     def test_mail_goes_with_the_login_of_its_sender(self):
-        d, site = self.prepared("%(hop)s app:secret words\n%(hop)s @shop.example shop:pass\n")
+        d, site = self.prepared("%(hop)s app:secret words\n%(hop)s @shop.example shop:pass\n", smtp_destination_concurrency_limit="1")
         d.start()
         for sender in ("a@example.org", "x@shop.example", "b@example.org", "y@shop.example"):
             d.send(sender, ["b@example.net"])
         self.eventually(lambda: len(site.messages) == 4)
         self.assertTrue(all(m["secure"] for m in site.messages))
-        # Whatever order it went in: each sender's mail behind its own login, on connections of its own.
+        # Whatever order it went in, one after the other: each sender's mail behind its own login, on connections of its own.
         login = None
         for command in site.commands:
             if command.startswith("AUTH"):
