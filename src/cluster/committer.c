@@ -277,9 +277,12 @@ static bool is_passing(const char *state)
            strcmp(state, "55P03") == 0;
 }
 
+/* Rows that no node has made are in the way of what it would store (23505): a further try is no
+ * better. */
 static int errno_of(const char *state)
 {
     return strcmp(state, "22012") == 0                                  ? -ESTALE
+           : strcmp(state, "23505") == 0                                ? -EUCLEAN
            : strcmp(state, "53100") == 0 || strcmp(state, "53200") == 0 ? -ENOSPC
                                                                         : -EIO;
 }
@@ -339,6 +342,7 @@ static void note_failure(struct committer *c, struct committer_batch *b, const P
     (void)snprintf(b->error_state, sizeof b->error_state, "%s", state != NULL ? state : "");
     if (b->answers == MARKER_ANSWER && strcmp(b->error_state, "23505") == 0 && b->sends == 1) {
         c->last += NUMBERS_PASSED_OVER;
+        b->error_state[0] = '\0'; /* the next try is better */
         keep_error(c, "the table batch has a number that was not given yet");
         return;
     }

@@ -414,7 +414,7 @@ static void undone(struct queue *q, struct step_list *steps, int rc)
     }
 }
 
-/* What its pages hold is damaged; results of other messages can still be stored. Each further try
+/* What its pages hold is damaged, or rows are in its way; results of other messages can still be stored. Each further try
  * of the message would deliver it once more. Takes the step. */
 static void redo_drop(struct queue *q, struct step *step)
 {
@@ -441,12 +441,10 @@ static void redo_ended(struct queue *q, struct step *step, int step_rc, int rc)
     struct batch *b = &q->batch;
 
     b->redo_applies = false;
-    if (step_rc == -EUCLEAN) {
-        redo_drop(q, step);
-        return;
-    }
     rc = step_rc != 0 ? step_rc : rc;
-    if (rc == 0) {
+    if (rc == -EUCLEAN) {
+        redo_drop(q, step);
+    } else if (rc == 0) {
         b->redo_stored = true;
         step_free(step);
     } else if (batch_refused(rc)) {

@@ -143,7 +143,7 @@ static void one_that_fails_takes_the_younger_one_with_it(void **state)
     assert_int_equal(end(), 0);
     committer_begin(c, things(5, 5)); /* 5 is there */
     committer_begin(c, things(20, 5));
-    assert_int_equal(end(), -EIO);
+    assert_int_equal(end(), -EUCLEAN);
     assert_non_null(strstr(committer_error(c), "duplicate key"));
     assert_int_equal(end(), -ECANCELED);
     assert_int_equal(count(), 5);
@@ -163,7 +163,7 @@ static void one_begun_before_a_failure_is_told_is_cancelled(void **state)
         turn(looks < 5 ? 100 : 0); /* its answers are taken in, and its end is not asked for */
     }
     committer_begin(c, things(20, 5));
-    assert_int_equal(end(), -EIO);
+    assert_int_equal(end(), -EUCLEAN);
     assert_int_equal(end(), -ECANCELED);
     assert_int_equal(count(), 5);
 }

@@ -3113,6 +3113,29 @@ static void a_commit_that_fails_takes_the_younger_ones_with_it(void **state)
     assert_true(logged(": removed"));
 }
 
+static void results_that_can_never_be_stored_hold_up_no_other_mail(void **state)
+{
+    (void)state;
+    site.findings_wanted = true;
+    (void)submit("a@here.test", "b@there.test");
+    (void)submit("a@here.test", "c@other.test");
+    assert_int_equal(site.count, 2);
+    memory_later_hold(&site.later, true);
+    deferred(0);
+    sent(1);
+    site.later.rc = -EUCLEAN;
+    memory_later_hold(&site.later, false);
+    settle();
+    site.later.rc = 0;
+    assert_true(logged("a result can't be stored, its message may be sent again"));
+    pass_time(2 * QUEUE_CHECK_PERIOD_US);
+    assert_true(site.flow.storage_ok);
+    assert_int_equal(site.count, 2); /* neither goes again now */
+    submit("a@here.test", "d@third.test");
+    sent(2);
+    assert_int_equal(messages(), 2);
+}
+
 static void results_that_come_while_others_are_stored_again_wait_behind_them(void **state)
 {
     (void)state;
@@ -3738,6 +3761,7 @@ UNIT_MAIN(
     LATER_TEST(many_do_not_wait_for_the_commit_before_theirs),
     LATER_TEST(in_busy_times_commits_are_spaced_out),
     LATER_TEST(a_commit_that_fails_takes_the_younger_ones_with_it),
+    LATER_TEST(results_that_can_never_be_stored_hold_up_no_other_mail),
     LATER_TEST(results_that_come_while_others_are_stored_again_wait_behind_them),
     LATER_TEST(what_may_be_undone_is_not_tried_again),
     LATER_TEST(an_operators_answer_waits_for_the_end_of_its_commit),
