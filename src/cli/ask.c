@@ -224,6 +224,9 @@ static bool go_offline(struct ask *a, json_t **answer)
     rc = open_spool(a, &a->spool, &error);
     if (rc == 0) {
         fprintf(stderr, "sluice: %s; reading the spool itself\n", member_text(*answer, "error"));
+        if (buf_len(&error) > 0) { /* a host was passed over */
+            fprintf(stderr, "sluice: %.*s\n", SLICE_ARGS(slice_trim(buf_slice(&error))));
+        }
         while (spool_next_event(a->spool, &event)) {
             fprintf(stderr, "sluice: %.*s\n", SLICE_ARGS(event.text));
         }

@@ -12,17 +12,16 @@
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
-PGresult *cluster_tables_ask(PGconn *conn, const struct cluster_url *u, const char *sql,
+PGresult *cluster_tables_ask(PGconn *conn, struct cluster_url *u, const char *sql,
                              struct buf *ret_error)
 {
-    PGresult *r = PQexec(conn, sql);
+    PGresult *r = cluster_url_exec(u, conn, sql);
     ExecStatusType status = PQresultStatus(r);
 
     if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) {
         return r;
     }
-    (void)buf_addf(ret_error, "spool %s: %.*s", u->text,
-                   SLICE_ARGS(slice_trim(slice_string(PQerrorMessage(conn))))); /* sticky */
+    cluster_url_say_error(u, conn, ret_error);
     PQclear(r);
     return NULL;
 }
@@ -33,7 +32,7 @@ static const char *first(const PGresult *r)
     return PQntuples(r) > 0 && PQnfields(r) > 0 ? PQgetvalue(r, 0, 0) : "";
 }
 
-static bool is_new_enough(const PGconn *conn, const struct cluster_url *u, struct buf *ret_error)
+static bool is_new_enough(const PGconn *conn, struct cluster_url *u, struct buf *ret_error)
 {
     int version = PQserverVersion(conn);
 
@@ -46,7 +45,7 @@ static bool is_new_enough(const PGconn *conn, const struct cluster_url *u, struc
 }
 
 /* Are the tables there, and as this program knows them? */
-static int look_at_format(PGconn *conn, const struct cluster_url *u, int *ret_format,
+static int look_at_format(PGconn *conn, struct cluster_url *u, int *ret_format,
                           struct buf *ret_error)
 {
     PGresult *r =
@@ -86,7 +85,7 @@ static int look_at_format(PGconn *conn, const struct cluster_url *u, int *ret_fo
     return 0;
 }
 
-PGconn *cluster_tables_open(const struct cluster_url *u, int *ret_err, struct buf *ret_error)
+PGconn *cluster_tables_open(struct cluster_url *u, int *ret_err, struct buf *ret_error)
 {
     PGconn *conn = cluster_url_connect(u, ret_error);
     int format;
@@ -132,7 +131,7 @@ static PGconn *begin(struct cluster_url *u, const char *url, struct slice passwo
     return conn;
 }
 
-static int run(PGconn *conn, const struct cluster_url *u, const char *sql, struct buf *ret_error)
+static int run(PGconn *conn, struct cluster_url *u, const char *sql, struct buf *ret_error)
 {
     PGresult *r = cluster_tables_ask(conn, u, sql, ret_error);
 
@@ -209,8 +208,8 @@ static const char settings_sql[] =
     "current_setting('max_connections'), 'each node takes up to 7')) "
     "s (good, must, name, value, advice) WHERE NOT good";
 
-static int check_settings(PGconn *conn, const struct cluster_url *u, bool needs_standby,
-                          struct buf *out, struct buf *ret_error)
+static int check_settings(PGconn *conn, struct cluster_url *u, bool needs_standby, struct buf *out,
+                          struct buf *ret_error)
 {
     PGresult *r = cluster_tables_ask(conn, u, settings_sql, ret_error);
     int err = r != NULL ? 0 : -EIO;
@@ -242,7 +241,7 @@ static const char others_sql[] =
     "FROM pg_replication_slots WHERE NOT active "
     "UNION ALL SELECT 'prepared transaction ' || gid || ' is left open' FROM pg_prepared_xacts";
 
-static int check_advice(PGconn *conn, const struct cluster_url *u, const char *sql, struct buf *out,
+static int check_advice(PGconn *conn, struct cluster_url *u, const char *sql, struct buf *out,
                         struct buf *ret_error)
 {
     PGresult *r = cluster_tables_ask(conn, u, sql, ret_error);
@@ -255,8 +254,7 @@ static int check_advice(PGconn *conn, const struct cluster_url *u, const char *s
 }
 
 /* The database's clock decides nothing, but lists show ages by both. */
-static int check_clock(PGconn *conn, const struct cluster_url *u, struct buf *out,
-                       struct buf *ret_error)
+static int check_clock(PGconn *conn, struct cluster_url *u, struct buf *out, struct buf *ret_error)
 {
     PGresult *r = cluster_tables_ask(
         conn, u, "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint", ret_error);
@@ -277,8 +275,7 @@ static int check_clock(PGconn *conn, const struct cluster_url *u, struct buf *ou
     return 0;
 }
 
-static int check_format(PGconn *conn, const struct cluster_url *u, struct buf *out,
-                        struct buf *ret_error)
+static int check_format(PGconn *conn, struct cluster_url *u, struct buf *out, struct buf *ret_error)
 {
     int format, err = look_at_format(conn, u, &format, ret_error);
 
@@ -408,7 +405,7 @@ static const struct {
      "chunks <> (SELECT count(*) FROM content c WHERE c.id = m.id)"},
 };
 
-static int check_orphans(PGconn *conn, const struct cluster_url *u, bool repair, struct buf *out,
+static int check_orphans(PGconn *conn, struct cluster_url *u, bool repair, struct buf *out,
                          struct buf *ret_error)
 {
     int err = 0;
@@ -470,8 +467,7 @@ int cluster_tables_check(const char *url, struct slice password, bool needs_stan
 static const char behind_sql[] = "SELECT name, program, format_max FROM node WHERE state IN (0, 1, "
                                  "2) AND format_max < $1::int ORDER BY name";
 
-static int look_for_older_nodes(PGconn *conn, const struct cluster_url *u, int to,
-                                struct buf *ret_error)
+static int look_for_older_nodes(PGconn *conn, struct cluster_url *u, int to, struct buf *ret_error)
 {
     char room[16];
     const char *value = room;
@@ -479,12 +475,12 @@ static int look_for_older_nodes(PGconn *conn, const struct cluster_url *u, int t
     int err = -EIO;
 
     (void)snprintf(room, sizeof room, "%d", to); /* fits */
-    r = PQexecParams(conn, behind_sql, 1, NULL, &value, NULL, NULL, 0);
+    r = cluster_url_wait(u, conn,
+                         PQsendQueryParams(conn, behind_sql, 1, NULL, &value, NULL, NULL, 0));
     if (PQresultStatus(r) == PGRES_TUPLES_OK) {
         err = PQntuples(r) > 0 ? -EBUSY : 0;
     } else {
-        (void)buf_addf(ret_error, "spool %s: %.*s", u->text,
-                       SLICE_ARGS(slice_trim(slice_string(PQerrorMessage(conn))))); /* sticky */
+        cluster_url_say_error(u, conn, ret_error);
     }
     for (int i = 0; err == -EBUSY && i < PQntuples(r); i++) {
         (void)buf_addf(ret_error,
@@ -498,10 +494,9 @@ static int look_for_older_nodes(PGconn *conn, const struct cluster_url *u, int t
 }
 
 /* -EAGAIN: a lock was not to be had. */
-static int run_step(PGconn *conn, const struct cluster_url *u, const char *sql,
-                    struct buf *ret_error)
+static int run_step(PGconn *conn, struct cluster_url *u, const char *sql, struct buf *ret_error)
 {
-    PGresult *r = PQexec(conn, sql);
+    PGresult *r = cluster_url_exec(u, conn, sql);
     const char *state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
     int err = 0;
 
@@ -509,8 +504,7 @@ static int run_step(PGconn *conn, const struct cluster_url *u, const char *sql,
         err = state != NULL && (strcmp(state, "55P03") == 0 || strcmp(state, "40P01") == 0)
                   ? -EAGAIN
                   : -EIO;
-        (void)buf_addf(ret_error, "spool %s: %.*s", u->text,
-                       SLICE_ARGS(slice_trim(slice_string(PQerrorMessage(conn))))); /* sticky */
+        cluster_url_say_error(u, conn, ret_error);
     }
     PQclear(r);
     return err;
@@ -518,7 +512,7 @@ static int run_step(PGconn *conn, const struct cluster_url *u, const char *sql,
 
 /* Who reads the format waits for the lock, so that no node learns of it between the look at the
  * nodes and the step. */
-static int take_step(PGconn *conn, const struct cluster_url *u, int to, struct buf *ret_error)
+static int take_step(PGconn *conn, struct cluster_url *u, int to, struct buf *ret_error)
 {
     char sql[100];
     int format, err;
@@ -535,13 +529,13 @@ static int take_step(PGconn *conn, const struct cluster_url *u, int to, struct b
     return err != 0 ? err : run_step(conn, u, sql, ret_error);
 }
 
-static int raise_format(PGconn *conn, const struct cluster_url *u, int to, struct buf *ret_error)
+static int raise_format(PGconn *conn, struct cluster_url *u, int to, struct buf *ret_error)
 {
     static const struct timespec pause = {.tv_nsec = UPGRADE_WAIT_NS};
     int err = take_step(conn, u, to, ret_error);
 
     for (int i = 1; err == -EAGAIN && i < UPGRADE_TRIES; i++) {
-        PQclear(PQexec(conn, "ROLLBACK"));
+        PQclear(cluster_url_exec(u, conn, "ROLLBACK"));
         buf_clear(ret_error);
         (void)nanosleep(&pause, NULL); /* when it ends early we try earlier */
         err = take_step(conn, u, to, ret_error);

@@ -14,10 +14,10 @@
 /* Connect to a cluster whose names were looked up. NULL: *ret_error says what is wrong (no such
  * database, no tables, tables of another format, a server too old) and what to do; *ret_err is
  * -EIO, or -EPROTO when trying again does not help. */
-PGconn *cluster_tables_open(const struct cluster_url *u, int *ret_err, struct buf *ret_error);
+PGconn *cluster_tables_open(struct cluster_url *u, int *ret_err, struct buf *ret_error);
 
 /* Run a statement that answers in text. NULL: *ret_error says why. */
-PGresult *cluster_tables_ask(PGconn *conn, const struct cluster_url *u, const char *sql,
+PGresult *cluster_tables_ask(PGconn *conn, struct cluster_url *u, const char *sql,
                              struct buf *ret_error);
 
 /* The commands. `password` is the text of a password's file, or empty. 0 or a negative errno, with

@@ -2,8 +2,10 @@
 
 #include <arpa/inet.h>
 #include <netdb.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -283,6 +285,7 @@ static void set_options(struct cluster_url *u, enum cluster_url_use use)
                    u->schema, settings[use]); /* fits: a schema is short */
     u->target.options = u->options;
     u->target.settings = use == CLUSTER_URL_QUEUE ? queue_settings : NULL;
+    u->answer_s = use == CLUSTER_URL_OPERATOR ? CLUSTER_URL_WORK_S : CLUSTER_URL_READ_S;
     u->target.session = use == CLUSTER_URL_READING ? "primary" : "read-write";
 }
 
@@ -465,30 +468,69 @@ bool cluster_url_resolve(struct cluster_url *u, struct buf *ret_error)
 
 /* ---- connecting and waiting ------------------------------------------------------------------ */
 
-/* Does it answer a statement? A pool of connections lets us in, whatever is behind it. */
-static bool answers(PGconn *conn)
+/* Wait for the answer to what was sent, as PQexec does. When the time is over the connection is
+ * cut, and there is none. */
+static PGresult *wait_for(PGconn *conn, int64_t us, bool *ret_is_silent)
 {
-    struct mono until = mono_after(boot_now(), CLUSTER_URL_ANSWER_S * US_PER_S);
+    struct mono until = mono_after(boot_now(), us);
     struct pollfd ready = {.fd = PQsocket(conn), .events = POLLIN};
-    PGresult *r;
+    PGresult *r, *last = NULL;
 
-    if (PQsendQuery(conn, "SELECT 1") != 1) {
-        return true; /* it has gone, and the next statement says why */
-    }
-    while (PQisBusy(conn) == 1) {
-        if (mono_reached(until, boot_now())) {
-            return false;
+    *ret_is_silent = false;
+    for (;;) {
+        while (PQisBusy(conn) == 1 && !mono_reached(until, boot_now())) {
+            ready.events = PQflush(conn) == 1 ? POLLIN | POLLOUT : POLLIN;
+            (void)poll(&ready, 1, 200);
+            if (PQconsumeInput(conn) != 1) {
+                break; /* it is lost, which its result says */
+            }
         }
-        (void)poll(&ready, 1, 1000);
-        if (PQconsumeInput(conn) != 1) {
-            return true;
+        if (PQisBusy(conn) == 1 && PQstatus(conn) == CONNECTION_OK) {
+            *ret_is_silent = true;
+            (void)shutdown(PQsocket(conn), SHUT_RDWR);
+            PQclear(last);
+            return NULL;
         }
+        r = PQgetResult(conn);
+        if (r == NULL) {
+            return last;
+        }
+        PQclear(last);
+        last = r;
     }
-    while ((r = PQgetResult(conn)) != NULL) {
-        PQclear(r);
-    }
-    return true;
 }
+
+PGresult *cluster_url_wait(struct cluster_url *u, PGconn *conn, int is_sent)
+{
+    u->is_silent = false;
+    return is_sent == 1 ? wait_for(conn, u->answer_s * US_PER_S, &u->is_silent) : NULL;
+}
+
+PGresult *cluster_url_exec(struct cluster_url *u, PGconn *conn, const char *sql)
+{
+    return cluster_url_wait(u, conn, PQsendQuery(conn, sql));
+}
+
+void cluster_url_say_error(const struct cluster_url *u, const PGconn *conn, struct buf *ret_error)
+{
+    struct slice words = slice_trim(slice_string(PQerrorMessage(conn)));
+
+    if (u->is_silent) {
+        (void)buf_addf(ret_error,
+                       "spool %s: the server has not answered for %d s; what was asked may be done "
+                       "all the same",
+                       u->text, u->answer_s); /* sticky, as below */
+    } else {
+        (void)buf_addf(ret_error, "spool %s: %.*s", u->text, SLICE_ARGS(words));
+    }
+}
+
+/* A host of those in the URL. */
+struct candidate {
+    PGconn *conn;     /* NULL: it takes no writes, or is silent */
+    int64_t timeline; /* 0: it has none */
+    char *name;       /* owned */
+};
 
 static PGconn *connect_once(const struct link_target *t)
 {
@@ -502,50 +544,100 @@ static PGconn *connect_once(const struct link_target *t)
     return PQconnectdbParams(names, values, 0);
 }
 
-/* A host that closes the connection ends the try before those behind it had their turn. */
-static bool ended_early(const PGconn *conn, const struct link_target *t)
+/* Does it answer a statement? A pool of connections lets us in, whatever is behind it. */
+static bool answers(struct candidate *c)
 {
-    const char *host = PQhost(conn), *comma = t->host == NULL ? NULL : strrchr(t->host, ',');
+    bool is_silent = false;
+    PGresult *r;
 
-    return PQstatus(conn) != CONNECTION_OK && comma != NULL && host != NULL &&
-           strcmp(host, comma + 1) != 0;
+    if (PQsendQuery(c->conn, "SELECT " LINK_SQL_TIMELINE) != 1) {
+        return true; /* it has gone, and the next statement says why */
+    }
+    r = wait_for(c->conn, CLUSTER_URL_ANSWER_S * US_PER_S, &is_silent);
+    if (PQresultStatus(r) == PGRES_TUPLES_OK && PQntuples(r) == 1) {
+        c->timeline = strtoll(PQgetvalue(r, 0, 0), NULL, 10);
+    } /* else it is another engine */
+    PQclear(r);
+    return !is_silent;
+}
+
+static void try_host(const struct cluster_url *u, unsigned n, struct candidate *c, struct buf *why)
+{
+    char *lists[LINK_LISTS];
+    struct link_target t = link_rotate(&u->target, n, lists);
+
+    for (int i = 0; i < LINK_LISTS; i++) {
+        if (lists[i] != NULL) {
+            lists[i][strcspn(lists[i], ",")] = '\0'; /* that host alone */
+        }
+    }
+    c->name = mem_string(lists[0] != NULL && lists[0][0] != '\0' ? lists[0] : "the usual host");
+    c->conn = connect_once(&t);
+    if (PQstatus(c->conn) != CONNECTION_OK) {
+        (void)buf_addf(why, "%s%.*s%s", buf_len(why) > 0 ? "\n" : "",
+                       SLICE_ARGS(slice_trim(slice_string(PQerrorMessage(c->conn)))),
+                       PQconnectionNeedsPassword(c->conn) == 1
+                           ? "; spool_password_file names the file for it"
+                           : ""); /* sticky, as below */
+        PQfinish(c->conn);
+        c->conn = NULL;
+    } else if (!answers(c)) {
+        (void)buf_addf(why, "%sthe server lets us in, and has not answered for %d s",
+                       buf_len(why) > 0 ? "\n" : "", CLUSTER_URL_ANSWER_S);
+        PQfinish(c->conn);
+        c->conn = NULL;
+    }
+    for (int i = 0; i < LINK_LISTS; i++) {
+        mem_free(lists[i]);
+    }
+}
+
+/* The first of those with the highest timeline: one with a lower one is an old primary, a standby
+ * of which was promoted. */
+static PGconn *choose(const struct cluster_url *u, struct candidate *cs, unsigned count,
+                      struct buf *ret_error)
+{
+    struct candidate *best = NULL;
+
+    for (unsigned i = 0; i < count; i++) {
+        if (cs[i].conn != NULL && (best == NULL || cs[i].timeline > best->timeline)) {
+            best = &cs[i];
+        }
+    }
+    for (unsigned i = 0; i < count; i++) {
+        if (cs[i].conn != NULL && cs[i].timeline < best->timeline && cs[i].timeline > 0) {
+            (void)buf_addf(ret_error,
+                           "spool %s: %s is passed over: it is an old primary (timeline %" PRId64
+                           ", and %s has %" PRId64 "); stop it\n",
+                           u->text, cs[i].name, cs[i].timeline, best->name,
+                           best->timeline); /* sticky */
+        }
+        if (&cs[i] != best) {
+            PQfinish(cs[i].conn); /* NULL is fine */
+        }
+    }
+    for (unsigned i = 0; i < count; i++) {
+        mem_free(cs[i].name);
+    }
+    return best != NULL ? best->conn : NULL;
 }
 
 PGconn *cluster_url_connect(const struct cluster_url *u, struct buf *ret_error)
 {
-    PGconn *conn = connect_once(&u->target);
-    unsigned hosts = link_hosts(&u->target);
+    struct candidate candidates[ADDRESSES_MAX] = {{.conn = NULL}};
+    unsigned count = link_hosts(&u->target);
+    struct buf why;
+    PGconn *conn;
 
-    for (unsigned by = 1; by < hosts && ended_early(conn, &u->target); by++) {
-        char *lists[LINK_LISTS];
-        struct link_target t = link_rotate(&u->target, by, lists);
-        PGconn *other = connect_once(&t);
-
-        if (PQstatus(other) == CONNECTION_OK) {
-            PQfinish(conn);
-            conn = other;
-        } else {
-            PQfinish(other); /* the words of the first are kept */
-        }
-        for (int i = 0; i < LINK_LISTS; i++) {
-            mem_free(lists[i]);
-        }
+    CHECK(count <= ADDRESSES_MAX);
+    buf_init(&why, 8192);
+    for (unsigned i = 0; i < count; i++) {
+        try_host(u, i, &candidates[i], &why);
     }
-    if (PQstatus(conn) != CONNECTION_OK) {
-        struct slice words = slice_trim(slice_string(PQerrorMessage(conn)));
-
-        (void)buf_addf(ret_error, "spool %s: %.*s", u->text, SLICE_ARGS(words)); /* sticky */
-        if (PQconnectionNeedsPassword(conn) == 1) {
-            (void)buf_addf(ret_error, "; spool_password_file names the file for it"); /* sticky */
-        }
-        PQfinish(conn);
-        return NULL;
+    conn = choose(u, candidates, count, ret_error);
+    if (conn == NULL) {
+        (void)buf_addf(ret_error, "spool %s: %s", u->text, buf_cstr(&why)); /* sticky */
     }
-    if (!answers(conn)) {
-        (void)buf_addf(ret_error, "spool %s: the server lets us in, and has not answered for %d s",
-                       u->text, CLUSTER_URL_ANSWER_S); /* sticky */
-        PQfinish(conn);
-        return NULL;
-    }
+    buf_fini(&why);
     return conn;
 }

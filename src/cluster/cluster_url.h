@@ -25,10 +25,12 @@
 #include "slice.h"
 
 #define CLUSTER_URL_FORM "postgresql://[USER@]HOST[:PORT]/DATABASE[?schema=NAME]"
-/* libpq tries them in turn, at most LINK_CONNECT_US each. */
+/* Each is tried for at most LINK_CONNECT_US. */
 #define CLUSTER_URL_HOSTS_MAX 8
 #define CLUSTER_URL_MAX       2000
-#define CLUSTER_URL_ANSWER_S  10 /* for the first statement of a connection that waits */
+#define CLUSTER_URL_ANSWER_S  10  /* for the first statement of a connection that waits */
+#define CLUSTER_URL_READ_S    30  /* for others, on which the server has a shorter limit */
+#define CLUSTER_URL_WORK_S    600 /* for those of operators, which may look at all mail */
 
 /* What a connection is for. */
 enum cluster_url_use {
@@ -48,6 +50,8 @@ struct cluster_url {
     char *password; /* owned; wiped by cluster_url_fini */
     char *lists[3]; /* owned: host, hostaddr and port, as libpq wants them */
     char options[400];
+    int answer_s;   /* how long a statement may take, on a connection that waits */
+    bool is_silent; /* the last has taken longer */
 };
 
 /* `where` may begin with "postgresql:". False: *ret_error says what is wrong. cluster_url_fini
@@ -63,7 +67,18 @@ void cluster_url_set_password(struct cluster_url *u, struct slice file);
  * address; *ret_error has a reason. Called again, it replaces the addresses. */
 bool cluster_url_resolve(struct cluster_url *u, struct buf *ret_error);
 
-/* Connect and wait for it. NULL: *ret_error has what failed, where, and what to do. */
+/* Connect to all hosts, and wait for them; the one that takes writes and has the highest timeline
+ * is taken, and *ret_error names those that are passed over, as old primaries. NULL: *ret_error has
+ * what failed, where, and what to do. */
 PGconn *cluster_url_connect(const struct cluster_url *u, struct buf *ret_error);
+
+/* Wait for the answer to what was sent, if it was (`is_sent` is what PQsend.. has returned). NULL,
+ * or a failed result: cluster_url_say_error has words. Longer than u->answer_s: the connection is
+ * cut. */
+PGresult *cluster_url_wait(struct cluster_url *u, PGconn *conn, int is_sent);
+/* As PQexec. */
+PGresult *cluster_url_exec(struct cluster_url *u, PGconn *conn, const char *sql);
+/* What has failed last. */
+void cluster_url_say_error(const struct cluster_url *u, const PGconn *conn, struct buf *ret_error);
 
 #endif

@@ -57,19 +57,41 @@ static PGresult *run(struct view *v, struct cluster_query *q, enum prepared whic
     PGresult *r;
 
     if (which == NOT_PREPARED) {
-        return PQexecParams(v->conn, buf_cstr(&q->sql), q->count, NULL, q->values, q->lengths,
-                            q->formats, 1);
+        return cluster_url_wait(&v->url, v->conn,
+                                PQsendQueryParams(v->conn, buf_cstr(&q->sql), q->count, NULL,
+                                                  q->values, q->lengths, q->formats, 1));
     }
     if (!v->is_prepared[which]) {
-        r = PQprepare(v->conn, prepared_names[which], buf_cstr(&q->sql), 0, NULL);
+        r = cluster_url_wait(
+            &v->url, v->conn,
+            PQsendPrepare(v->conn, prepared_names[which], buf_cstr(&q->sql), 0, NULL));
         if (PQresultStatus(r) != PGRES_COMMAND_OK) {
             return r;
         }
         PQclear(r);
         v->is_prepared[which] = true;
     }
-    return PQexecPrepared(v->conn, prepared_names[which], q->count, q->values, q->lengths,
-                          q->formats, 1);
+    return cluster_url_wait(&v->url, v->conn,
+                            PQsendQueryPrepared(v->conn, prepared_names[which], q->count, q->values,
+                                                q->lengths, q->formats, 1));
+}
+
+/* The connection is lost: another one, to the host that is the right one now. False: there is none,
+ * and the words are kept. */
+static bool connect_anew(struct view *v)
+{
+    struct buf error;
+    PGconn *conn;
+
+    buf_init(&error, 8192);
+    conn = cluster_url_connect(&v->url, &error);
+    if (conn != NULL) {
+        PQfinish(v->conn);
+        v->conn = conn;
+        memset(v->is_prepared, 0, sizeof v->is_prepared);
+    }
+    buf_fini(&error);
+    return conn != NULL;
 }
 
 /* Ask, once more when the connection had been lost. The answer is v->last, with values in
@@ -84,14 +106,15 @@ static int ask_prepared(struct view *v, struct cluster_query *q, enum prepared w
         v->last = run(v, q, which);
         err = PQresultStatus(v->last) == PGRES_TUPLES_OK ? 0 : -EIO;
         if (err != 0) {
-            struct slice words = slice_trim(slice_string(PQerrorMessage(v->conn)));
+            struct buf error;
 
-            (void)spool_fail(&v->base, err, "%s: %.*s", v->url.text, SLICE_ARGS(words));
-            if (PQstatus(v->conn) != CONNECTION_BAD) {
+            buf_init(&error, 8192);
+            cluster_url_say_error(&v->url, v->conn, &error);
+            (void)spool_fail(&v->base, err, "%s", error.failed ? "?" : buf_cstr(&error));
+            buf_fini(&error);
+            if (v->url.is_silent || PQstatus(v->conn) != CONNECTION_BAD || !connect_anew(v)) {
                 break;
             }
-            PQreset(v->conn);
-            memset(v->is_prepared, 0, sizeof v->is_prepared);
         }
     }
     cluster_query_fini(q);

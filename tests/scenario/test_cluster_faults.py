@@ -1,6 +1,7 @@
 """Several nodes over one PostgreSQL, and what happens to their mail when a node or a server dies, stands still, or leaves. Each message has a
 name of its own, and a site counts how often each arrives."""
 
+import json
 import os
 import signal
 import subprocess
@@ -460,6 +461,11 @@ class Standby(Nodes):
                 self.accepted(senders, 60)
                 self.assertEqual(old.ask(rows), before)
                 self.leaves("cleo")
+            # Who talks to the database without a node passes it over, too, whichever host stands first.
+            for url in (cluster.url_of([old, new]), cluster.url_of([new, old])):
+                done = subprocess.run([sluice.program("sluice"), "node", "list", "--json", url], capture_output=True, text=True, timeout=sluice.PATIENCE)
+                self.assertLessEqual({"anna", "bert"}, {node["name"] for node in json.loads(done.stdout) if node["alive"]}, done.stderr)
+                self.assertRegex(done.stderr, r"%s is passed over: it is an old primary \(timeline \d+, and %s has \d+\)" % (old.directory, new.directory))
         finally:
             old.stop()
         self.all_arrive(senders)
