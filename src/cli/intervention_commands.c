@@ -145,6 +145,25 @@ static void print_line(FILE *out, const json_t *i)
     fputc('\n', out);
 }
 
+/* Nodes that may not go by it yet. */
+static void say_not_confirmed(const json_t *answer)
+{
+    const json_t *names = json_object_get(answer, "not_confirmed"), *name;
+    size_t i;
+
+    if (json_array_size(names) == 0) {
+        return;
+    }
+    fputs("sluice: in force at all nodes but ", stderr);
+    json_array_foreach(names, i, name)
+    {
+        fputs(i > 0 ? ", " : "", stderr);
+        put_text(stderr, json_string_value(name) != NULL ? json_string_value(name) : "?");
+    }
+    fputs(", which has not confirmed it in time: it follows by itself, or loses its lease\n",
+          stderr);
+}
+
 /* Takes `question`. */
 static int set(struct talk *t, const struct args *a, json_t *question)
 {
@@ -162,6 +181,7 @@ static int set(struct talk *t, const struct args *a, json_t *question)
     } else {
         print_line(stdout, answer);
     }
+    say_not_confirmed(answer);
     json_decref(answer);
     return EX_OK;
 }
@@ -385,6 +405,7 @@ static int cancel(struct talk *t, const char *name)
     }
     put_text(stdout, name);
     puts(": cancelled");
+    say_not_confirmed(answer);
     json_decref(answer);
     return EX_OK;
 }

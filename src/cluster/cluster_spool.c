@@ -562,9 +562,14 @@ static void measure(const struct spool *sp, struct spool_node_measures *ret)
     ret->oldest_snapshot_us = housekeeper_measures(s->housekeeper)->oldest_snapshot_us;
 }
 
-static void tell_behind(struct spool *sp, uint64_t messages)
+static bool node_seen(const struct spool *sp, int no, struct spool_node_facts *ret)
 {
-    engine_member_tell_behind(cluster_of(sp), messages);
+    return engine_member_node_seen(((const struct cluster_spool *)sp)->member, no, ret);
+}
+
+static void tell_others(struct spool *sp, const struct spool_node_words *words)
+{
+    engine_member_tell_others(cluster_of(sp), words);
 }
 
 static uint64_t others_behind(const struct spool *sp)
@@ -603,7 +608,8 @@ static const struct spool_others_part others = {.places_of = places_of,
                                                 .node_is_up = node_is_up,
                                                 .gains = gains,
                                                 .measure = measure,
-                                                .tell_behind = tell_behind,
+                                                .node_seen = node_seen,
+                                                .tell = tell_others,
                                                 .others_behind = others_behind,
                                                 .ask = ask,
                                                 .ask_end = ask_end,
@@ -707,6 +713,26 @@ static uint64_t shared_looks(const struct spool *sp)
     return shared_texts_looks(((const struct cluster_spool *)sp)->shared);
 }
 
+static uint64_t shared_changes(const struct spool *sp)
+{
+    return shared_texts_changes(((const struct cluster_spool *)sp)->shared);
+}
+
+static void shared_go_by(struct spool *sp, uint64_t changes)
+{
+    engine_member_go_by(cluster_of(sp), changes);
+}
+
+static uint64_t shared_watch(struct spool *sp)
+{
+    return engine_member_watch(cluster_of(sp)->member);
+}
+
+static bool shared_behind(struct spool *sp, uint64_t watch, uint64_t changes, uint64_t *ret_nodes)
+{
+    return engine_member_find_behind(cluster_of(sp)->member, watch, changes, ret_nodes);
+}
+
 static uint64_t shared_reroutes(const struct spool *sp)
 {
     return shared_texts_reroutes(((const struct cluster_spool *)sp)->shared);
@@ -727,6 +753,10 @@ static const struct spool_shared_part shared = {.is_there = shared_is_there,
                                                 .remove = shared_remove,
                                                 .look = shared_look,
                                                 .looks = shared_looks,
+                                                .changes = shared_changes,
+                                                .go_by = shared_go_by,
+                                                .watch = shared_watch,
+                                                .behind = shared_behind,
                                                 .reroutes = shared_reroutes,
                                                 .next = shared_next,
                                                 .is_cut = shared_is_cut};

@@ -41,7 +41,9 @@ struct engine_member {
     char *name;                    /* owned */
     struct membership_config config;
     uint64_t last_id;
-    uint64_t given_up, gains;              /* how often */
+    uint64_t given_up, gains, lapses;      /* how often */
+    struct spool_node_words own_words;     /* as others are told */
+    uint64_t changes;                      /* of what is shared, likewise */
     struct partition_set draining, gained; /* gained: to be taken when the desk is clear */
     struct partition_set leaving;          /* since the queue asked last */
     struct partition_set second_look;
@@ -413,6 +415,10 @@ static void follow_texts(struct cluster_spool *s, int64_t now)
     if (member_link_has_texts(m->link)) {
         shared_texts_woken(s->shared);
     }
+    if (m->lapses != membership_lapses(m->membership)) {
+        m->lapses = membership_lapses(m->membership);
+        shared_texts_doubt(s->shared);
+    }
     shared_texts_turn(s->shared, renewal->format, renewal->interventions, now);
     m->is_late = s->committer != NULL && shared_texts_is_current(s->shared) &&
                  shared_texts_is_late(s->shared, now);
@@ -578,6 +584,23 @@ bool engine_member_node_is_up(const struct engine_member *m, int node)
     return membership_is_up(m->membership, node, boot_now());
 }
 
+bool engine_member_node_seen(const struct engine_member *m, int node, struct spool_node_facts *ret)
+{
+    static const char *const names[] = {"waiting", "up",      "draining",
+                                        "stopped", "stopped", "removed"};
+    enum node_state state;
+
+    if (!membership_seen(m->membership, node, boot_now(), &state, &ret->silent_us)) {
+        return false;
+    }
+    ret->state = state >= NODE_WAITING && state <= NODE_REMOVED ? names[state] : "?";
+    ret->partitions = 0;
+    for (int p = 0; p < PARTITIONS; p++) {
+        ret->partitions += membership_owner(m->membership, p) == node;
+    }
+    return true;
+}
+
 unsigned engine_member_nodes_up(const struct engine_member *m)
 {
     return (unsigned)membership_nodes_up(m->membership, boot_now());
@@ -588,13 +611,56 @@ uint64_t engine_member_given_up(const struct engine_member *m)
     return m->given_up;
 }
 
-void engine_member_tell_behind(struct cluster_spool *s, uint64_t messages)
+static void tell_status(struct cluster_spool *s)
 {
-    char json[96];
+    const struct engine_member *m = s->member;
+    char json[240];
 
-    (void)snprintf(json, sizeof json, "{\"behind\": %" PRIu64 ", \"drift\": %" PRIu64 "}", messages,
-                   s->recount.drift); /* fits */
-    member_link_status(s->member->link, json);
+    (void)snprintf(json, sizeof json,
+                   "{\"behind\": %" PRIu64 ", \"drift\": %" PRIu64 ", \"interventions\": %" PRIu64
+                   ", \"under_way\": %" PRIu64 ", \"awaited\": %" PRIu64 "}",
+                   m->own_words.behind, s->recount.drift, m->changes, m->own_words.under_way,
+                   m->own_words.awaited); /* fits */
+    member_link_status(m->link, json);
+}
+
+void engine_member_tell_others(struct cluster_spool *s, const struct spool_node_words *words)
+{
+    s->member->own_words = *words;
+    tell_status(s);
+}
+
+void engine_member_go_by(struct cluster_spool *s, uint64_t changes)
+{
+    s->member->changes = changes;
+    tell_status(s);
+    (void)member_link_renew(s->member->link);
+    s->member->has_told = true;
+}
+
+uint64_t engine_member_watch(struct engine_member *m)
+{
+    m->has_told = true;
+    return member_link_renew(m->link);
+}
+
+bool engine_member_find_behind(struct engine_member *m, uint64_t watch, uint64_t changes,
+                               uint64_t *ret_nodes)
+{
+    int self = membership_number(m->membership);
+    bool is_known = self != MEMBERSHIP_NOBODY && member_link_renewals(m->link) >= watch;
+
+    *ret_nodes = 0;
+    for (int no = 0; no < MEMBERSHIP_NODES_MAX; no++) {
+        if (no != self && engine_member_node_is_up(m, no) &&
+            (!is_known || member_link_words(m->link, no)->interventions < (int64_t)changes)) {
+            *ret_nodes |= UINT64_C(1) << no;
+        }
+    }
+    if (!is_known || *ret_nodes != 0) {
+        (void)engine_member_watch(m);
+    }
+    return is_known;
 }
 
 uint64_t engine_member_others_behind(const struct engine_member *m)
@@ -603,7 +669,7 @@ uint64_t engine_member_others_behind(const struct engine_member *m)
     uint64_t most = 0;
 
     for (int no = 0; no < MEMBERSHIP_NODES_MAX; no++) {
-        uint64_t behind = member_link_behind(m->link, no);
+        uint64_t behind = member_link_words(m->link, no)->behind;
 
         if (m->given_at[no] != 0 && now - m->given_at[no] < GIVEN_US && behind > most) {
             most = behind;

@@ -70,9 +70,14 @@ const char *engine_member_node_name(const struct engine_member *m, int node);
 bool engine_member_node_is_up(const struct engine_member *m, int node);
 /* How often its lease was taken away. */
 uint64_t engine_member_given_up(const struct engine_member *m);
-/* This node has so much new mail that is not in memory yet: others are told with the next
- * renewal. */
-void engine_member_tell_behind(struct cluster_spool *s, uint64_t messages);
+bool engine_member_node_seen(const struct engine_member *m, int node, struct spool_node_facts *ret);
+/* Others are told with the next renewal. */
+void engine_member_tell_others(struct cluster_spool *s, const struct spool_node_words *words);
+/* As spool_shared.h. */
+void engine_member_go_by(struct cluster_spool *s, uint64_t changes);
+uint64_t engine_member_watch(struct engine_member *m);
+bool engine_member_find_behind(struct engine_member *m, uint64_t watch, uint64_t changes,
+                               uint64_t *ret_nodes);
 /* The most that one has of those to which this node has given mail of late. */
 uint64_t engine_member_others_behind(const struct engine_member *m);
 /* Counts of what waits were wrong, by so many messages. */

@@ -114,7 +114,9 @@
 #define SQL_NODES                                                                                  \
     "SELECT no::bigint, incarnation, beat, state::bigint, name, CASE WHEN "                        \
     "jsonb_typeof(status->'behind') = 'number' THEN least(greatest((status->>'behind')::numeric, " \
-    "0), 1e15)::bigint ELSE 0 END FROM node ORDER BY no"
+    "0), 1e15)::bigint ELSE 0 END, CASE WHEN jsonb_typeof(status->'interventions') = 'number' "    \
+    "THEN least(greatest((status->>'interventions')::numeric, 0), 9e18)::bigint ELSE -1 END FROM " \
+    "node ORDER BY no"
 #define SQL_LEASES                                                                                 \
     "SELECT p::bigint, epoch, coalesce(node, -1)::bigint, coalesce(wanted, -1)::bigint FROM "      \
     "lease ORDER BY p"
@@ -182,7 +184,8 @@ struct member_link {
     struct membership_view view;
     struct membership_node nodes[MEMBERSHIP_NODES_MAX];
     char names[MEMBERSHIP_NODES_MAX][MEMBERSHIP_NAME_MAX + 1];
-    uint64_t behind_read[MEMBERSHIP_NODES_MAX], behind[MEMBERSHIP_NODES_MAX]; /* by number */
+    struct member_words words_read[MEMBERSHIP_NODES_MAX], words[MEMBERSHIP_NODES_MAX]; /* by no */
+    uint64_t begun, renewals; /* the last renewal that was sent; that was answered */
     struct membership_lease leases[PARTITIONS];
     char texts[4][256]; /* of the view */
     struct member_renewal read, renewal;
@@ -314,6 +317,7 @@ static void state_renewal(struct member_link *ml)
     add_text(&ps, buf_len(&ml->status) > 0 ? buf_cstr(&ml->status) : "{}");
     add_number(&ps, ml->tables);
     state(ml, RENEWAL, SQL_RENEW, &ps);
+    ml->begun++;
     if (ml->action.raise_timeline > 0) {
         state_number(ml, OTHER, SQL_RAISE_TIMELINE, ml->action.raise_timeline);
     }
@@ -663,19 +667,22 @@ static bool read_nodes(struct member_link *ml, const PGresult *r)
     if (PQntuples(r) > MEMBERSHIP_NODES_MAX) {
         return false;
     }
-    memset(ml->behind_read, 0, sizeof ml->behind_read);
+    for (int no = 0; no < MEMBERSHIP_NODES_MAX; no++) {
+        ml->words_read[no] = (struct member_words){.interventions = MEMBER_LINK_UNSAID};
+    }
     for (int i = 0; i < PQntuples(r); i++) {
         struct membership_node *n = &ml->nodes[i];
         int64_t *const numbers[] = {&n->no, &n->incarnation, &n->beat, &n->state};
-        int64_t behind;
+        int64_t behind, interventions;
 
         if (!numbers_at(r, i, numbers, 4) ||
             !text_at(r, i, 4, ml->names[i], sizeof ml->names[i], &n->name) ||
-            !link_number(r, i, 5, &behind)) {
+            !link_number(r, i, 5, &behind) || !link_number(r, i, 6, &interventions)) {
             return false;
         }
-        if (n->no >= 0 && n->no < MEMBERSHIP_NODES_MAX && behind > 0) {
-            ml->behind_read[n->no] = (uint64_t)behind;
+        if (n->no >= 0 && n->no < MEMBERSHIP_NODES_MAX) {
+            ml->words_read[n->no] = (struct member_words){
+                .behind = behind > 0 ? (uint64_t)behind : 0, .interventions = interventions};
         }
     }
     ml->view.nodes = ml->nodes;
@@ -869,7 +876,12 @@ static void request_ends(struct member_link *ml)
             ml->read.format = ml->view.format;
         }
         take_renewal(ml);
-        memcpy(ml->behind, ml->behind_read, sizeof ml->behind);
+        if (ml->answer.view != NULL) {
+            memcpy(ml->words, ml->words_read, sizeof ml->words);
+        }
+        if (ml->action.type == MEMBERSHIP_RENEW) {
+            ml->renewals = ml->begun;
+        }
         tell_others(ml);
     }
     membership_answered(ml->membership, boot_now(), &ml->answer);
@@ -1126,10 +1138,21 @@ void member_link_status(struct member_link *ml, const char *json)
     CHECK(buf_add(&ml->status, slice_string(json)));
 }
 
-uint64_t member_link_behind(const struct member_link *ml, int no)
+const struct member_words *member_link_words(const struct member_link *ml, int no)
 {
     CHECK(no >= 0 && no < MEMBERSHIP_NODES_MAX);
-    return ml->behind[no];
+    return &ml->words[no];
+}
+
+uint64_t member_link_renew(struct member_link *ml)
+{
+    membership_wake(ml->membership);
+    return ml->begun + 1;
+}
+
+uint64_t member_link_renewals(const struct member_link *ml)
+{
+    return ml->renewals;
 }
 
 void member_link_notify(struct member_link *ml, int no)

@@ -75,8 +75,17 @@ void member_link_tables(struct member_link *ml, uint64_t fingerprint, bool in_fo
 /* A JSON object that others see with our row; copied. Sent with each renewal. */
 void member_link_status(struct member_link *ml, const char *json);
 
-/* What node `no` has said there under "behind", as of the last renewal: messages; 0: nothing. */
-uint64_t member_link_behind(const struct member_link *ml, int no);
+/* What nodes have said there, as of the last renewal. */
+struct member_words {
+    uint64_t behind;       /* messages */
+    int64_t interventions; /* MEMBER_LINK_UNSAID: nothing, as a program of before does */
+};
+#define MEMBER_LINK_UNSAID (-1)
+const struct member_words *member_link_words(const struct member_link *ml, int no);
+/* The next renewal has the number that is returned, and is made soon. How many have been answered,
+ * by number. */
+uint64_t member_link_renew(struct member_link *ml);
+uint64_t member_link_renewals(const struct member_link *ml);
 
 /* There are rows in arrival for node `no`, committed; or in ask; intervention has changed. */
 void member_link_notify(struct member_link *ml, int no);

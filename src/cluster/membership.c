@@ -68,6 +68,7 @@ struct membership {
     int64_t beat;  /* of our last renewal that was answered */
     bool in_doubt; /* one was not: the beat may be higher */
     struct mono deadline;
+    uint64_t lapses;
     bool ready, leaving, leaving_now;
 
     /* OUT: the row of our name */
@@ -834,6 +835,7 @@ static void renewed(struct membership *m, struct mono now, const struct membersh
     if (!take_view(m, now, a->view)) {
         return;
     }
+    m->lapses += mono_reached(m->deadline, now);
     m->deadline = mono_after(m->asked_at, m->config.times->hold_us);
     take_leases(m, now, a->view);
 }
@@ -1055,6 +1057,11 @@ int64_t membership_unowned_us(const struct membership *m, int p, struct mono now
     return since.us == 0 || now.us < since.us ? 0 : now.us - since.us;
 }
 
+uint64_t membership_lapses(const struct membership *m)
+{
+    return m->lapses;
+}
+
 const char *membership_name(const struct membership *m, int no)
 {
     return m->nodes[no].name;
@@ -1065,6 +1072,19 @@ bool membership_is_up(const struct membership *m, int no, struct mono now)
     return no == m->no ? m->state == IN
                        : m->nodes[no].is_there && m->nodes[no].state < NODE_STOPPED &&
                              !is_silent(m, no, now);
+}
+
+bool membership_seen(const struct membership *m, int no, struct mono now,
+                     enum node_state *ret_state, int64_t *ret_silent_us)
+{
+    const struct seen *n = &m->nodes[no];
+
+    if (!n->is_there || n->state == NODE_REMOVED) {
+        return false;
+    }
+    *ret_state = (enum node_state)n->state;
+    *ret_silent_us = no == m->no || now.us < n->since.us ? 0 : now.us - n->since.us;
+    return true;
 }
 
 int membership_number(const struct membership *m)

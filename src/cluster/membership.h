@@ -234,9 +234,16 @@ bool membership_is_draining(const struct membership *m, int p);
  * no owner, as far as this node has seen. */
 int membership_owner(const struct membership *m, int p);
 int64_t membership_unowned_us(const struct membership *m, int p, struct mono now);
+/* How often a renewal has come when the lease before it was over: for that while others may have
+ * thought that this node is not there. */
+uint64_t membership_lapses(const struct membership *m);
 /* The name of a node, "" when there is none; is it one of the nodes, and not silent? */
 const char *membership_name(const struct membership *m, int no);
 bool membership_is_up(const struct membership *m, int no, struct mono now);
+/* How it was seen last, and for how long its beat has stood still (us). False: there is no such
+ * node. */
+bool membership_seen(const struct membership *m, int no, struct mono now,
+                     enum node_state *ret_state, int64_t *ret_silent_us);
 /* MEMBERSHIP_NOBODY, 0: not registered. */
 int membership_number(const struct membership *m);
 int64_t membership_incarnation(const struct membership *m);

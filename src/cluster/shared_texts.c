@@ -59,7 +59,8 @@ struct shared_texts {
     uint64_t looks, wanted;         /* those that have ended, and that are to */
     int64_t wanted_since;           /* us; 0: all have ended */
     bool is_looking, has_added, has_more, reads_anew, has_come;
-    bool is_current; /* a look of this life has ended */
+    bool is_current;       /* a look of this life, and of this lease, has ended */
+    uint64_t current_with; /* else: it is so with this one */
     int64_t read_count, read_redirects;
     uint64_t begun; /* looks */
 };
@@ -208,7 +209,7 @@ static void on_end(void *arg, void *question, bool is_answered)
     t->db_count = t->read_count;
     t->db_redirects = t->read_redirects;
     t->looks = t->begun;
-    t->is_current = true;
+    t->is_current = t->is_current || t->looks >= t->current_with;
     t->has_come = true;
 }
 
@@ -239,8 +240,14 @@ void shared_texts_enter(struct shared_texts *t, int node, int64_t incarnation)
 {
     t->node = node;
     t->incarnation = incarnation;
+    shared_texts_doubt(t);
+}
+
+/* A look that is under way may have begun before others changed something. */
+void shared_texts_doubt(struct shared_texts *t)
+{
     t->is_current = false;
-    (void)shared_texts_look(t);
+    t->current_with = shared_texts_look(t);
 }
 
 uint64_t shared_texts_look(struct shared_texts *t)
@@ -345,6 +352,11 @@ void shared_texts_remove(struct committer_batch *b, uint64_t n, bool reroutes)
 uint64_t shared_texts_looks(const struct shared_texts *t)
 {
     return t->looks;
+}
+
+uint64_t shared_texts_changes(const struct shared_texts *t)
+{
+    return t->db_count > 0 ? (uint64_t)t->db_count : 0;
 }
 
 uint64_t shared_texts_reroutes(const struct shared_texts *t)

@@ -37,6 +37,8 @@ void shared_texts_free(struct shared_texts *t); /* NULL is fine */
 
 /* A new life of the node: what is known has to be looked at anew. */
 void shared_texts_enter(struct shared_texts *t, int node, int64_t incarnation);
+/* The same in this life, as its lease was over for a while: others did not wait for it then. */
+void shared_texts_doubt(struct shared_texts *t);
 
 /* When the epoll descriptor is readable. `format` of the tables and `count` are those of the last
  * renewal; `now`: us, of any clock that goes on. Never waits. */
@@ -60,6 +62,7 @@ void shared_texts_put(const struct shared_texts *t, struct committer_batch *b, u
 void shared_texts_remove(struct committer_batch *b, uint64_t number, bool reroutes);
 uint64_t shared_texts_look(struct shared_texts *t);
 uint64_t shared_texts_looks(const struct shared_texts *t);
+uint64_t shared_texts_changes(const struct shared_texts *t);
 uint64_t shared_texts_reroutes(const struct shared_texts *t);
 bool shared_texts_next(const struct shared_texts *t, uint64_t after, struct spool_shared *ret);
 bool shared_texts_is_cut(const struct shared_texts *t);

@@ -37,16 +37,19 @@ struct shared_change {
     uint64_t token;
     struct mono until; /* for so long */
     bool is_committed;
-    uint64_t look; /* then: the copy has it, or has lost it, with this one */
+    uint64_t look;  /* then: the copy has it, or has lost it, with this one */
+    json_t *answer; /* owned: it is so here, and is to be at all nodes; NULL: it is not so yet */
+    uint64_t changes, watch; /* then: other nodes are to go by so many, as this look will say */
 };
 
 static void change_free(struct interventions *is, struct shared_change *c)
 {
     TAILQ_REMOVE(&is->share.changes, c, next);
+    is->pending -= c->answer == NULL;
+    json_decref(c->answer);
     intervention_unref(c->i);
     intervention_unref(c->found);
     mem_free(c);
-    is->pending--;
 }
 
 /* `answer` is taken. */
@@ -278,6 +281,7 @@ static void follow_copy(struct queue *q, bool at_start)
     size_t count = 0;
 
     s->looks = spool_shared_looks(q->spool);
+    s->followed = spool_shared_changes(q->spool);
     leave_gone(q);
     while (count < SPOOL_SHARED_MAX && spool_shared_next(q->spool, shared.number, &shared)) {
         numbers[count++] = shared.number;
@@ -298,6 +302,43 @@ static void follow_copy(struct queue *q, bool at_start)
 }
 
 /* ---- ends of changes ------------------------------------------------------------------------- */
+
+/* It is in force at this node, or over: other nodes follow. `object` is taken. */
+static void spread(struct queue *q, struct shared_change *c, json_t *object)
+{
+    c->answer = object;
+    c->changes = q->interventions.share.followed;
+    c->watch = spool_shared_watch(q->spool);
+    c->until = mono_after(clock_mono(), INTERVENTION_SPREAD_US);
+    q->interventions.pending--;
+}
+
+/* True: all nodes go by it, or have had their time. */
+static bool spread_ends(struct queue *q, struct shared_change *c)
+{
+    uint64_t nodes;
+    bool is_known = spool_shared_behind(q->spool, c->watch, c->changes, &nodes);
+    json_t *names;
+
+    if (q->interventions.share.gone_by < c->changes && spool_node(q->spool) != SPOOL_NOBODY) {
+        nodes |= UINT64_C(1) << spool_node(q->spool);
+    }
+    if ((!is_known || nodes != 0) && !mono_reached(c->until, clock_mono())) {
+        return false;
+    }
+    names = json_array();
+    for (int node = 0; node < SPOOL_NODES_MAX; node++) {
+        if ((nodes >> node & 1) != 0) {
+            json_add(names, json_string(spool_node_name(q->spool, node)));
+        }
+    }
+    if (json_array_size(names) > 0) {
+        json_put(c->answer, "not_confirmed", json_incref(names));
+    }
+    json_decref(names);
+    answer(q, c, 200, json_incref(c->answer));
+    return true;
+}
 
 /* It is stored, and the copy as new. */
 static void put_ended(struct queue *q, struct shared_change *c)
@@ -323,7 +364,19 @@ static void put_ended(struct queue *q, struct shared_change *c)
         log_warning("intervention %s is this node's own still: %s", c->i->name,
                     json_string_value(json_object_get(object, "error")));
     }
-    answer(q, c, status, object);
+    if (status == 200 && c->is_asked) {
+        spread(q, c, object);
+    } else {
+        answer(q, c, status, object);
+    }
+}
+
+static void cancel_ended(struct queue *q, struct shared_change *c)
+{
+    c->i->is_ending = false;
+    if (c->is_asked) {
+        spread(q, c, intervention_json(c->i));
+    }
 }
 
 /* True: it has ended, and is not there any more. */
@@ -331,12 +384,16 @@ static bool change_ends(struct queue *q, struct shared_change *c)
 {
     bool has_looked = c->is_committed && q->interventions.share.looks >= c->look;
 
-    if (c->why != NULL && c->is_committed && (c->i->is_over || has_looked)) {
-        c->i->is_ending = false;
-        answer(q, c, 200, intervention_json(c->i));
+    if (c->answer != NULL) {
+        /* it is stored, and in force here */
+    } else if (c->why != NULL && c->is_committed && (c->i->is_over || has_looked)) {
+        cancel_ended(q, c);
     } else if (c->why == NULL && c->is_committed && (c->found != NULL || has_looked)) {
         put_ended(q, c);
     } else {
+        return false;
+    }
+    if (c->answer != NULL && !spread_ends(q, c)) {
         return false;
     }
     change_free(&q->interventions, c);
@@ -349,7 +406,7 @@ static void look_at_patience(struct queue *q, struct shared_change *c)
     json_t *object;
     unsigned status;
 
-    if (c->is_asked && mono_reached(c->until, clock_mono())) {
+    if (c->is_asked && c->answer == NULL && mono_reached(c->until, clock_mono())) {
         status = listing_error(503, &object,
                                "the database has not answered for %d s: it may come into force "
                                "all the same; `sluice interventions' lists those that have",
@@ -458,6 +515,19 @@ void intervention_share_turn(struct queue *q)
     if (q->interventions.share.looks != spool_shared_looks(q->spool)) {
         follow_copy(q, false);
     }
-    look_at_changes(q);
     hand_over_own(q);
+}
+
+void intervention_share_end_turn(struct queue *q, bool is_in_force)
+{
+    struct intervention_share *s = &q->interventions.share;
+
+    if (!spool_has_shared(q->spool)) {
+        return;
+    }
+    if (is_in_force && s->gone_by != s->followed) {
+        s->gone_by = s->followed;
+        spool_shared_go_by(q->spool, s->gone_by);
+    }
+    look_at_changes(q);
 }

@@ -3,9 +3,15 @@
  * common (spool_shared.h), in force where its copy has them.
  *
  *     set      stored in a batch of the node that was asked; the store numbers it; each node finds
- *              it in its copy; the asked one then answers, and tells its journal
+ *              it in its copy, lets mail in memory go through the gate anew, and says so with its
+ *              lease; when the last has, the asked one answers. It tells its journal when it has
+ *              found it itself
  *     cancel   likewise, by any node
  *     end      when its time is over, by the node that has the first partition: once
+ *
+ * What is answered is in force: a node that begins, comes back, or whose lease was over, reads all
+ * before it delivers, and the others have said that they go by it. Those that have not after
+ * INTERVENTION_SPREAD_US are named: such a node has heard of it by then, or its lease is over.
  *
  * So what holds is what is stored, on the asked node, too: there is one way in and one way out, and
  * two operators at two nodes do not undo what the other does. Its node and its caller stand in it,
@@ -36,12 +42,16 @@ TAILQ_HEAD(shared_changes, shared_change);
 
 /* How long an operator waits for the database. */
 #define INTERVENTION_SHARE_US (15 * US_PER_S)
+/* .. and for the other nodes, then: longer than the lease of one lasts that hears of nothing. */
+#define INTERVENTION_SPREAD_US (5 * US_PER_S)
 
 /* Fields are private. */
 struct intervention_share {
     struct shared_changes changes; /* under way */
     uint32_t last_token;
     uint64_t looks;    /* of the spool, as far as it was followed */
+    uint64_t followed; /* changes of the copy then */
+    uint64_t gone_by;  /* no mail goes on in memory as it did before so many of them */
     uint64_t *numbers; /* owned: of all that the copy had then, in their order */
     size_t number_count;
     uint64_t gains;     /* of partitions, likewise */
@@ -63,7 +73,9 @@ int intervention_share_cancel(struct queue *q, struct intervention *i, const cha
 /* Is it this node that ends what is over? */
 bool intervention_share_ends(const struct queue *q);
 
-/* Follow the copy. Once a turn. */
+/* Once a turn: follow the copy; then, when what follows from that has been done for this turn.
+ * `is_in_force`: it has been done for all mail in memory. */
 void intervention_share_turn(struct queue *q);
+void intervention_share_end_turn(struct queue *q, bool is_in_force);
 
 #endif

@@ -598,6 +598,19 @@ static bool tell_some(struct queue *q, struct intervention_work *w)
 
 /* ---- a turn --------------------------------------------------------------------------------- */
 
+bool interventions_are_in_force(const struct interventions *is)
+{
+    const struct intervention_work *w;
+
+    STAILQ_FOREACH(w, &is->works, next)
+    {
+        if (w->kind == WORK_TELL) {
+            return false;
+        }
+    }
+    return is->changed_count == 0 && is->sweeping_count == 0;
+}
+
 bool interventions_work(struct queue *q)
 {
     struct interventions *is = &q->interventions;

@@ -504,11 +504,15 @@ static void end_old(struct queue *q)
 
 bool interventions_turn(struct queue *q)
 {
+    bool more;
+
     intervention_share_turn(q);
     if (q->interventions.next_end.us <= clock_wall().us && !batch_is_blocked(&q->batch)) {
         end_old(q);
     }
-    return interventions_work(q);
+    more = interventions_work(q);
+    intervention_share_end_turn(q, interventions_are_in_force(&q->interventions));
+    return more;
 }
 
 /* ---- what is about a recipient -------------------------------------------------------------- */

@@ -169,6 +169,9 @@ bool interventions_turn(struct queue *q);
 /* The same without looking at ends. */
 bool interventions_work(struct queue *q);
 
+/* Does no mail, and no destination, in memory go on as it did before one was set or cancelled? */
+bool interventions_are_in_force(const struct interventions *is);
+
 /* When one ends. */
 struct wall interventions_at(const struct interventions *is);
 

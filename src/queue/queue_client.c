@@ -437,6 +437,17 @@ void clients_storage(struct clients *c, bool ok)
     c->told = false;
 }
 
+/* Deliveries for whose end other nodes wait. */
+static uint64_t count_awaited(const struct queue *q)
+{
+    uint64_t count = 0;
+
+    for (const struct delivery *d = q->active.deliveries; d != NULL; d = d->hh.next) {
+        count += d->is_awaited;
+    }
+    return count;
+}
+
 void queue_flow_update(struct queue *q)
 {
     struct spool_totals totals;
@@ -461,7 +472,9 @@ void queue_flow_update(struct queue *q)
         uint64_t claimed = HASH_COUNT(q->active.msgs);
         uint64_t behind = totals.incoming > claimed ? totals.incoming - claimed : 0;
 
-        spool_tell_behind(q->spool, behind);
+        spool_tell_others(q->spool,
+                          &(struct spool_node_words){behind, sched_totals(q->sched).entries_busy,
+                                                     count_awaited(q)});
         flow.behind = behind > QUEUE_BEHIND || spool_others_behind(q->spool) > QUEUE_BEHIND;
     }
     if (flow.storage_ok != q->clients.flow.storage_ok ||

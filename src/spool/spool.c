@@ -1087,6 +1087,26 @@ uint64_t spool_shared_looks(const struct spool *sp)
     return sp->engine->shared->looks(sp);
 }
 
+uint64_t spool_shared_changes(const struct spool *sp)
+{
+    return sp->engine->shared->changes(sp);
+}
+
+void spool_shared_go_by(struct spool *sp, uint64_t changes)
+{
+    sp->engine->shared->go_by(sp, changes);
+}
+
+uint64_t spool_shared_watch(struct spool *sp)
+{
+    return sp->engine->shared->watch(sp);
+}
+
+bool spool_shared_behind(struct spool *sp, uint64_t watch, uint64_t changes, uint64_t *ret_nodes)
+{
+    return sp->engine->shared->behind(sp, watch, changes, ret_nodes);
+}
+
 uint64_t spool_shared_reroutes(const struct spool *sp)
 {
     return spool_has_shared(sp) ? sp->engine->shared->reroutes(sp) : 0;

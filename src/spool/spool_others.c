@@ -71,10 +71,16 @@ uint64_t spool_gains(const struct spool *sp)
     return spool_has_others(sp) ? sp->engine->others->gains(sp) : 0;
 }
 
-void spool_tell_behind(struct spool *sp, uint64_t messages)
+bool spool_node_seen(const struct spool *sp, int node, struct spool_node_facts *ret)
+{
+    return spool_has_others(sp) && node >= 0 && node < SPOOL_NODES_MAX &&
+           sp->engine->others->node_seen(sp, node, ret);
+}
+
+void spool_tell_others(struct spool *sp, const struct spool_node_words *words)
 {
     if (spool_has_others(sp)) {
-        sp->engine->others->tell_behind(sp, messages);
+        sp->engine->others->tell(sp, words);
     }
 }
 

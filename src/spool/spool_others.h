@@ -69,10 +69,23 @@ const char *spool_node_name(const struct spool *sp, int node);
 /* Is it one of the nodes, and was it heard of lately? */
 bool spool_node_is_up(const struct spool *sp, int node);
 
+/* A node as it was seen last. False: there is none of that number. */
+struct spool_node_facts {
+    const char *state;   /* "up", "draining", .. */
+    int64_t silent_us;   /* nothing was heard of it for so long; 0 for this node */
+    unsigned partitions; /* that it owns */
+};
+bool spool_node_seen(const struct spool *sp, int node, struct spool_node_facts *ret);
+
 /* How often partitions have come to this node. */
 uint64_t spool_gains(const struct spool *sp);
-/* Of the new mail of this node so many messages have no place in memory yet: others may ask. */
-void spool_tell_behind(struct spool *sp, uint64_t messages);
+/* What this node lets the others, and operators, know of itself. */
+struct spool_node_words {
+    uint64_t behind;    /* messages of its new mail that have no place in memory yet */
+    uint64_t under_way; /* deliveries */
+    uint64_t awaited;   /* of these: others wait for their end, and they can't be called back */
+};
+void spool_tell_others(struct spool *sp, const struct spool_node_words *words);
 /* The most that one has of the nodes to which this one has given mail in the last 10 s. */
 uint64_t spool_others_behind(const struct spool *sp);
 
@@ -121,9 +134,10 @@ struct spool_others_part {
     int (*node)(const struct spool *sp);
     const char *(*node_name)(const struct spool *sp, int node);
     bool (*node_is_up)(const struct spool *sp, int node);
+    bool (*node_seen)(const struct spool *sp, int node, struct spool_node_facts *ret);
     uint64_t (*gains)(const struct spool *sp);
     void (*measure)(const struct spool *sp, struct spool_node_measures *ret);
-    void (*tell_behind)(struct spool *sp, uint64_t messages);
+    void (*tell)(struct spool *sp, const struct spool_node_words *words);
     uint64_t (*others_behind)(const struct spool *sp);
     int (*ask)(struct spool *sp, int node, uint32_t token, struct slice question);
     void (*ask_end)(struct spool *sp, uint32_t token);

@@ -42,6 +42,16 @@ int spool_shared_remove(struct spool *sp, uint64_t number, bool reroutes);
 uint64_t spool_shared_look(struct spool *sp);
 /* How often the copy was compared with the store; it changes only then. */
 uint64_t spool_shared_looks(const struct spool *sp);
+/* How often all nodes together have changed something, as of the copy. */
+uint64_t spool_shared_changes(const struct spool *sp);
+/* This node's queue goes by the copy of so many changes; it tells the others. */
+void spool_shared_go_by(struct spool *sp, uint64_t changes);
+/* From now on the other nodes are looked at; the number is for spool_shared_behind. */
+uint64_t spool_shared_watch(struct spool *sp);
+/* The other nodes that may deliver, or begin to, and go by fewer changes: a bit for each. False: it
+ * is not known yet, as they have not been looked at since spool_shared_watch. Asked again, it looks
+ * again. A node that comes up later, or whose lease was over, reads all before it delivers. */
+bool spool_shared_behind(struct spool *sp, uint64_t watch, uint64_t changes, uint64_t *ret_nodes);
 /* The last change of one that reroutes, as of the copy: grows with each. */
 uint64_t spool_shared_reroutes(const struct spool *sp);
 /* The first of the copy with a higher number. False: none. */
@@ -56,6 +66,10 @@ struct spool_shared_part {
     int (*remove)(struct spool *sp, uint64_t number, bool reroutes);
     uint64_t (*look)(struct spool *sp);
     uint64_t (*looks)(const struct spool *sp);
+    uint64_t (*changes)(const struct spool *sp);
+    void (*go_by)(struct spool *sp, uint64_t changes);
+    uint64_t (*watch)(struct spool *sp);
+    bool (*behind)(struct spool *sp, uint64_t watch, uint64_t changes, uint64_t *ret_nodes);
     uint64_t (*reroutes)(const struct spool *sp);
     bool (*next)(const struct spool *sp, uint64_t after, struct spool_shared *ret);
     bool (*is_cut)(const struct spool *sp);

@@ -89,6 +89,53 @@ class Interventions(sluice.TestCase):
         bert_or_none = [node for node in self.nodes if "intervention pause-1: cancelled" in node.log()]
         self.assertEqual(bert_or_none, [bert])
 
+    def test_what_is_answered_is_in_force_at_all_nodes(self):
+        self.make("anna", "bert", "cleo", default_destination_concurrency_limit="1")
+        for i in range(6):
+            node = self.nodes[i % 3]
+            status, answer = node.ask("POST", "/v1/interventions", {"verb": "pause", "destination": "d%d.example" % i})
+            self.assertEqual((status, answer.get("not_confirmed")), (200, None))
+            self.assertEqual([self.names(other) for other in self.nodes], [[answer["name"]]] * 3)  # now, not soon
+            self.assertEqual(node.ask("POST", "/v1/interventions/%s/cancel" % answer["name"], {})[0], 200)
+            self.assertEqual([self.names(other) for other in self.nodes], [[]] * 3)
+        # What waits in memory behind a delivery that is under way does not go any more.
+        asked, goes_on = [], threading.Event()
+        self.addCleanup(goes_on.set)
+        self.counting.replies["RCPT"] = lambda line: (asked.append(line), goes_on.wait(60), "250 2.1.5 ok")[-1]
+        for i, domain in enumerate(self.counting.domains(DESTINATIONS)):
+            for k in range(3):
+                self.nodes[i % 3].send(SENDER, ["r%d@%s" % (k, domain)], "Subject: m%d-%d\r\n\r\n" % (i, k))
+        self.eventually(lambda: len(asked) == DESTINATIONS, lambda: asked)
+        self.nodes[1].cli("pause", "*.example", check=True)
+        goes_on.set()
+        self.waits(2 * DESTINATIONS)
+        self.eventually(lambda: self.counting.copies.total() == DESTINATIONS)
+        self.assertEqual(len(asked), DESTINATIONS)
+
+    def test_a_node_that_does_not_confirm_is_named(self):
+        """It stands still, and its lease goes on: as if its queue process were busy."""
+        self.make("anna", "bert")
+        anna, bert = self.nodes
+        self.cluster.stop_node("bert")
+        end = threading.Event()
+
+        def beat():
+            while not end.wait(0.3):
+                self.sql("UPDATE sluice.node SET beat = beat + 1 WHERE name = 'bert'")
+
+        thread = threading.Thread(target=beat)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(end.set)
+        done = anna.cli("pause", "*.example", check=True)
+        self.assertEqual(done.stdout, "pause-1: pause *.example\n")
+        self.assertIn("in force at all nodes but bert, which has not confirmed it in time", done.stderr)
+        end.set()
+        self.cluster.go_on_node("bert")
+        self.known("pause-1")
+        self.assertEqual(bert.cli("cancel", "pause-1", check=True).stderr, "")
+        self.assertEqual([self.names(node) for node in self.nodes], [[], []])
+
     def test_what_waits_is_bounced_and_redirected_by_whoever_has_it(self):
         self.make("anna", "bert", "cleo")
         anna, bert, cleo = self.nodes

@@ -329,6 +329,8 @@ static void mail_for_another_node_wakes_it(void **state)
 
 static void ids_are_reserved_with_renewals(void **state)
 {
+    uint64_t wanted;
+
     (void)state;
     begin(0);
     UNTIL(owned(0) == PARTITIONS);
@@ -336,15 +338,20 @@ static void ids_are_reserved_with_renewals(void **state)
     member_link_reserve(members[0].link, 123456);
     UNTIL(member_link_renewal(members[0].link)->id_reserved == 123456);
     assert_int_equal(ask_number("SELECT status->>'behind' FROM node"), 7);
-    UNTIL(member_link_behind(members[0].link, 0) == 7);
+    UNTIL(member_link_words(members[0].link, 0)->behind == 7);
+    member_link_status(members[0].link, "{\"interventions\": 12}");
+    wanted = member_link_renew(members[0].link);
+    UNTIL(member_link_renewals(members[0].link) >= wanted);
+    assert_int_equal(member_link_words(members[0].link, 0)->interventions, 12);
     for (size_t i = 0; i < 4; i++) { /* another program may write anything there */
         static const char *const statuses[] = {"{\"behind\": \"many\"}", "{\"behind\": -1}", "[1]",
                                                "{\"behind\": [9]}"};
 
         member_link_status(members[0].link, statuses[i]);
-        UNTIL(member_link_behind(members[0].link, 0) == 0);
+        UNTIL(member_link_words(members[0].link, 0)->behind == 0);
+        UNTIL(member_link_words(members[0].link, 0)->interventions == MEMBER_LINK_UNSAID);
         member_link_status(members[0].link, "{\"behind\": 1e300}");
-        UNTIL(member_link_behind(members[0].link, 0) == UINT64_C(1000000000000000));
+        UNTIL(member_link_words(members[0].link, 0)->behind == UINT64_C(1000000000000000));
     }
     end(0);
     begin(0);

@@ -281,6 +281,7 @@ static void what_does_not_fit_stops_the_node_until_it_does(void **state)
     run_until_shared(1, 256);
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct membership_view before = w.db.settings;
+        uint64_t lapses;
 
         w.db.settings.fsync = !cases[i].no_fsync;
         w.db.settings.standby_names = slice_string(cases[i].standby);
@@ -288,6 +289,7 @@ static void what_does_not_fit_stops_the_node_until_it_does(void **state)
         w.db.settings.in_recovery = cases[i].recovery;
         w.db.settings.cluster_timeline = cases[i].timeline;
         w.db.settings.system_id = slice_string(cases[i].system_id);
+        lapses = membership_lapses(w.nodes[0].m);
         world_run(&w, 2 * S);
         if (strstr(membership_words(w.nodes[0].m), cases[i].want) == NULL) {
             fail_msg("want %s, got %s", cases[i].want, membership_words(w.nodes[0].m));
@@ -299,6 +301,7 @@ static void what_does_not_fit_stops_the_node_until_it_does(void **state)
         assert_int_equal(membership_health(w.nodes[0].m), MEMBERSHIP_FIT);
         assert_false(mono_reached(membership_deadline(w.nodes[0].m), world_clock(&w, 0)));
         assert_string_equal(membership_words(w.nodes[0].m), "");
+        assert_int_equal(membership_lapses(w.nodes[0].m), lapses + 1);
     }
     assert_int_equal(w.nodes[0].given_up, 0);
 }

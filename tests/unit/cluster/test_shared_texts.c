@@ -247,6 +247,20 @@ static void tokens_are_those_of_this_life_alone(void **state)
     assert_false(shared_texts_next(texts, 4, &shared));
 }
 
+static void after_a_lease_was_over_all_is_read_first(void **state)
+{
+    (void)state;
+    enter();
+    assert_false(shared_texts_is_late(texts, now));
+    ask("INSERT INTO intervention VALUES (1, 0, 1, 'one'); UPDATE cluster SET interventions = 1");
+    shared_texts_doubt(texts);
+    assert_true(shared_texts_is_late(texts, now));
+    follow(shared_texts_looks(texts) + 1, 1);
+    assert_false(shared_texts_is_late(texts, now));
+    assert_string_equal(all(), "1:one");
+    assert_int_equal(shared_texts_changes(texts), 1);
+}
+
 #define SHARED_TEST(f) cmocka_unit_test_setup_teardown(f, start, stop)
 
 POSTGRES_MAIN(start_server, stop_server, SHARED_TEST(nothing_is_known_before_the_first_look),
@@ -257,4 +271,5 @@ POSTGRES_MAIN(start_server, stop_server, SHARED_TEST(nothing_is_known_before_the
               SHARED_TEST(more_than_there_may_be_is_cut),
               SHARED_TEST(numbers_below_ours_that_are_new_are_found),
               SHARED_TEST(rows_that_make_no_sense_are_passed_over),
-              SHARED_TEST(tokens_are_those_of_this_life_alone))
+              SHARED_TEST(tokens_are_those_of_this_life_alone),
+              SHARED_TEST(after_a_lease_was_over_all_is_read_first))
