@@ -124,6 +124,8 @@ static const struct option_row options[] = {
     {ARG_MOVE, OPTION_FLAG, 'n', "dry-run", NULL, AT(dry_run),
      "change nothing, say what would be moved"},
     {ARG_REPAIR, OPTION_FLAG, 0, "repair", NULL, AT(repair), "put right what is found wrong"},
+    {ARG_WAIT, OPTION_FLAG, 0, "wait", NULL, AT(wait),
+     "until it has nothing any more, saying what is left"},
     {ARG_MAILQ, OPTION_IGNORED, 'A', NULL, "c", 0, NULL},
     {ARG_MAILQ, OPTION_IGNORED, 'v', NULL, NULL, 0, NULL},
     {ARG_JSON, OPTION_FLAG, 'j', "json", NULL, AT(json), "for programs: JSON"},

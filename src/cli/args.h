@@ -40,6 +40,7 @@ enum arg_group {
     ARG_EVENTS = 1 << 20, /* which events */
     ARG_TRACE = 1 << 21,  /* whose dialogue to show, and how long */
     ARG_REPAIR = 1 << 22, /* what is found wrong */
+    ARG_WAIT = 1 << 23,   /* until it is done */
     ARG_ALL = (1 << 24) - 1,
 };
 
@@ -68,7 +69,7 @@ struct args {
     const char *spool; /* of a move; NULL: that of the configuration */
     int64_t seed, rows;
     bool audit;
-    bool repair;
+    bool repair, wait;
     bool help, version, json, count, destinations, dry_run, yes, all, header, body, changed,
         classes, fetch, connect;
     int64_t recipients; /* of a message, to be listed; ARGS_ALL = all */

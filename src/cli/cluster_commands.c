@@ -26,10 +26,12 @@ void commands_use_cluster(cluster_work *init, cluster_check *check, cluster_work
 }
 
 static cluster_work *work_list;
-static node_work *work_drain, *work_undrain, *work_remove;
+static node_work *work_drain, *work_left, *work_undrain, *work_remove;
 
-void commands_use_nodes(cluster_work *list, node_work *drain, node_work *undrain, node_work *remove)
+void commands_use_nodes(cluster_work *list, node_work *drain, node_work *left, node_work *undrain,
+                        node_work *remove)
 {
+    work_left = left;
     work_list = list;
     work_drain = drain;
     work_undrain = undrain;
@@ -43,6 +45,7 @@ struct call {
     bool flag;
     node_work *node;
     const char *name;
+    struct buf *said; /* of `node`: what was said last is not said again; NULL: it is */
 };
 
 /* With the URL and the password's file of the configuration; a URL on the command line goes before
@@ -73,15 +76,25 @@ static int run_call(const struct call *call, const char *url, const struct args 
             rc = call->cluster(url, buf_slice(&password), call->flag, &out, &error);
         }
     }
-    fwrite(buf_slice(&out).ptr, 1, buf_len(&out), stdout);
+    if (call->said == NULL || !slice_equal(buf_slice(call->said), buf_slice(&out))) {
+        fwrite(buf_slice(&out).ptr, 1, buf_len(&out), stdout);
+        (void)fflush(stdout);
+    }
+    if (call->said != NULL) {
+        buf_clear(call->said);
+        (void)buf_add(call->said, buf_slice(&out)); /* as long */
+    }
     status = rc == 0          ? EX_OK
              : rc == -EUCLEAN ? EX_DATAERR
              : rc == -EINVAL  ? EX_USAGE
              : rc == -EACCES  ? EX_NOPERM
              : rc == -EBUSY   ? EX_TEMPFAIL
+             : rc == -EAGAIN  ? EX_TEMPFAIL
                               : EX_UNAVAILABLE;
     if (buf_len(&error) > 0) {
-        fprintf(stderr, "sluice: %s\n", error.failed ? strerror(-rc) : buf_cstr(&error));
+        struct slice words = error.failed ? slice_string(strerror(-rc)) : buf_slice(&error);
+
+        fprintf(stderr, "sluice: %.*s\n", SLICE_ARGS(slice_trim(words)));
     }
     buf_wipe(&password);
     buf_fini(&out);
@@ -146,8 +159,20 @@ int run_node_list(const struct command *c, const struct args *a)
 
 int run_node_drain(const struct command *c, const struct args *a)
 {
+    struct buf said;
+    struct call call = {.node = work_left, .name = a->words[0], .said = &said};
+    int status = run_node(work_drain, a);
+
     (void)c;
-    return run_node(work_drain, a);
+    if (status != EX_OK || !a->wait) {
+        return status;
+    }
+    buf_init(&said, OUT_MAX);
+    while ((status = run_call(&call, a->word_count > 1 ? a->words[1] : NULL, a)) == EX_TEMPFAIL) {
+        (void)sleep(1); /* a signal makes it shorter */
+    }
+    buf_fini(&said);
+    return status;
 }
 
 int run_node_undrain(const struct command *c, const struct args *a)

@@ -103,7 +103,7 @@ static const struct command commands[] = {
      run_cluster_restored},
     {"node list", "[URL]", 0, 1, ARG_JSON, false, "the nodes of a cluster, and what they have",
      run_node_list},
-    {"node drain", "NAME [URL]", 1, 2, 0, false,
+    {"node drain", "NAME [URL]", 1, 2, ARG_WAIT, false,
      "let other nodes have what a node has; it accepts mail, and no more than that",
      run_node_drain},
     {"node undrain", "NAME [URL]", 1, 2, 0, false, "let a node have its share again",

@@ -113,7 +113,7 @@ void commands_use_cluster(cluster_work *init, cluster_check *check, cluster_work
 /* The same for a node by its name. */
 typedef int node_work(const char *url, struct slice password, const char *name, struct buf *out,
                       struct buf *ret_error);
-void commands_use_nodes(cluster_work *list, node_work *drain, node_work *undrain,
+void commands_use_nodes(cluster_work *list, node_work *drain, node_work *left, node_work *undrain,
                         node_work *remove);
 
 /* rules_test.c: what rules say of a mail */

@@ -29,8 +29,8 @@ int main(int argc, char **argv)
     cluster_spool_register();
     commands_use_cluster(cluster_tables_init, cluster_tables_check, cluster_tables_upgrade,
                          cluster_tables_restored);
-    commands_use_nodes(cluster_nodes_list, cluster_node_drain, cluster_node_undrain,
-                       cluster_node_remove);
+    commands_use_nodes(cluster_nodes_list, cluster_node_drain, cluster_node_left,
+                       cluster_node_undrain, cluster_node_remove);
     commands_use_postfix_check(postfix_check);
     slash = strrchr(argv[0], '/');
     as_mailq = strcmp(slash == NULL ? argv[0] : slash + 1, "mailq") == 0;

@@ -54,13 +54,13 @@ static PGresult *ask(struct work *w, const char *sql, const char *a, const char 
 {
     const char *const values[] = {a, b, c};
     int count = c != NULL ? 3 : b != NULL ? 2 : a != NULL;
-    PGresult *r = PQexecParams(w->conn, sql, count, NULL, values, NULL, NULL, 0);
+    PGresult *r = cluster_url_wait(
+        &w->u, w->conn, PQsendQueryParams(w->conn, sql, count, NULL, values, NULL, NULL, 0));
 
     if (PQresultStatus(r) == PGRES_TUPLES_OK || PQresultStatus(r) == PGRES_COMMAND_OK) {
         return r;
     }
-    (void)buf_addf(w->error, "spool %s: %.*s", w->u.text,
-                   SLICE_ARGS(slice_trim(slice_string(PQerrorMessage(w->conn))))); /* sticky */
+    cluster_url_say_error(&w->u, w->conn, w->error);
     PQclear(r);
     return NULL;
 }
@@ -138,27 +138,79 @@ static bool watch_all(struct work *w, struct buf *ret_numbers)
     return true;
 }
 
+/* A number that a node says of itself with its lease; NULL: it says none. */
+#define WORD(name)                                                                                 \
+    "CASE WHEN jsonb_typeof(status->'" name "') = 'number' THEN least(greatest((status->>'" name   \
+    "')::numeric, 0), 1e15)::bigint END"
+
 /* Each node with what it has; `alive` is what was seen. */
 #define SQL_LIST                                                                                   \
     "SELECT name, no, " STATE_NAME " AS state, no = ANY ($1::smallint[]) AS alive, "               \
     "(SELECT count(*) FROM lease WHERE node = n.no) AS partitions, "                               \
-    "(SELECT count(*) FROM part JOIN lease USING (p) WHERE node = n.no) AS waiting, "              \
-    "incarnation, program, format_min, format_max, route, route = (SELECT active_route FROM "      \
-    "cluster) AS route_in_force FROM node n WHERE state <> 5"
+    "(SELECT count(*) FROM part JOIN lease USING (p) WHERE node = n.no) AS waiting, " WORD(        \
+        "under_way") " AS under_way, " WORD("awaited") " AS awaited, "                             \
+                                                       "incarnation, program, format_min, "        \
+                                                       "format_max, route, route = (SELECT "       \
+                                                       "active_route FROM "                        \
+                                                       "cluster) AS route_in_force FROM node n "   \
+                                                       "WHERE state <> 5"
+
+/* Columns of SQL_LIST. */
+enum {
+    NAME,
+    NUMBER,
+    STATE,
+    ALIVE,
+    HAS,
+    WAITING,
+    UNDER_WAY,
+    AWAITED,
+    INCARNATION,
+    PROGRAM,
+    FORMAT_MIN,
+    FORMAT_MAX,
+    ROUTE,
+    ROUTE_IN_FORCE
+};
+
+/* What it takes until it has let go of what it has. */
+static void print_drain(const PGresult *r, int i, struct buf *out)
+{
+    long has = strtol(PQgetvalue(r, i, HAS), NULL, 10);
+    long awaited = strtol(PQgetvalue(r, i, AWAITED), NULL, 10);
+
+    (void)buf_addf(out, "%s: %ld partitions left, %s deliveries under way", PQgetvalue(r, i, NAME),
+                   has, PQgetvalue(r, i, UNDER_WAY)[0] != '\0' ? PQgetvalue(r, i, UNDER_WAY) : "?");
+    if (awaited > 0) {
+        (void)buf_addf(out,
+                       ", %ld of these in partitions that others wait for: what can be broken off "
+                       "is, a command that runs has command_time_limit",
+                       awaited);
+    }
+    (void)buf_addf(out, "\n"); /* all of these are sticky */
+}
 
 static void print_nodes(const PGresult *r, struct buf *out)
 {
-    (void)buf_addf(out, "%-30s %4s %-18s %-6s %10s %10s %-14s %s\n", "name", "no", "state", "alive",
-                   "partitions", "waiting", "tables", "program"); /* sticky, as below */
+    (void)buf_addf(out, "%-30s %4s %-18s %-6s %10s %10s %10s %-14s %s\n", "name", "no", "state",
+                   "alive", "partitions", "waiting", "under way", "tables",
+                   "program"); /* sticky, as below */
     for (int i = 0; i < PQntuples(r); i++) {
         char tables[32];
 
-        (void)snprintf(tables, sizeof tables, "%.20s%s", PQgetvalue(r, i, 10),
-                       PQgetvalue(r, i, 11)[0] == 't' ? "" : " (old)"); /* fits */
-        (void)buf_addf(out, "%-30s %4s %-18s %-6s %10s %10s %-14s %s\n", PQgetvalue(r, i, 0),
-                       PQgetvalue(r, i, 1), PQgetvalue(r, i, 2),
-                       PQgetvalue(r, i, 3)[0] == 't' ? "yes" : "no", PQgetvalue(r, i, 4),
-                       PQgetvalue(r, i, 5), tables, PQgetvalue(r, i, 7));
+        (void)snprintf(tables, sizeof tables, "%.20s%s", PQgetvalue(r, i, ROUTE),
+                       PQgetvalue(r, i, ROUTE_IN_FORCE)[0] == 't' ? "" : " (old)"); /* fits */
+        (void)buf_addf(out, "%-30s %4s %-18s %-6s %10s %10s %10s %-14s %s\n",
+                       PQgetvalue(r, i, NAME), PQgetvalue(r, i, NUMBER), PQgetvalue(r, i, STATE),
+                       PQgetvalue(r, i, ALIVE)[0] == 't' ? "yes" : "no", PQgetvalue(r, i, HAS),
+                       PQgetvalue(r, i, WAITING), PQgetvalue(r, i, UNDER_WAY), tables,
+                       PQgetvalue(r, i, PROGRAM));
+    }
+    for (int i = 0; i < PQntuples(r); i++) {
+        if (strcmp(PQgetvalue(r, i, STATE), "draining") == 0 && PQgetvalue(r, i, ALIVE)[0] == 't' &&
+            strcmp(PQgetvalue(r, i, HAS), "0") != 0) {
+            print_drain(r, i, out);
+        }
     }
 }
 
@@ -259,6 +311,43 @@ int cluster_node_drain(const char *url, struct slice password, const char *name,
                     "its partitions go to other nodes that are up", "it drains already", out);
     }
     return finish(&w, rc);
+}
+
+static int left(struct work *w, const char *name, struct buf *out)
+{
+    PGresult *row = find(w, name), *r = NULL;
+    int rc = -EINVAL;
+
+    if (row != NULL) {
+        r = ask(w, SQL_LIST " AND name = $2", "{}", name, NULL);
+        rc = r != NULL ? 0 : -EIO;
+    }
+    if (rc == 0 && PQntuples(r) == 1) {
+        bool drains = strcmp(PQgetvalue(r, 0, STATE), "draining") == 0;
+
+        if (strcmp(PQgetvalue(r, 0, HAS), "0") == 0) {
+            (void)buf_addf(out, "%s: it has no partitions any more\n", name); /* sticky */
+        } else if (drains) {
+            print_drain(r, 0, out);
+            rc = -EAGAIN;
+        } else {
+            (void)buf_addf(w->error, "%s does not drain any more (%s)", name,
+                           PQgetvalue(r, 0, STATE)); /* sticky */
+            rc = -ECANCELED;
+        }
+    }
+    PQclear(r);
+    PQclear(row);
+    return rc;
+}
+
+int cluster_node_left(const char *url, struct slice password, const char *name, struct buf *out,
+                      struct buf *ret_error)
+{
+    struct work w;
+    int rc = begin(&w, url, password, ret_error);
+
+    return finish(&w, rc == 0 ? left(&w, name, out) : rc);
 }
 
 int cluster_node_undrain(const char *url, struct slice password, const char *name, struct buf *out,

@@ -70,6 +70,26 @@ class Nodes(sluice.TestCase):
             status, said = self.node("undrain", name)
             self.assertIn("does not drain", said)
 
+    def test_what_a_drain_waits_for_is_said(self):
+        self.let_it_beat("a.example")
+        self.server.ask("UPDATE sluice.node SET status = '{\"under_way\": 5, \"awaited\": 2}', state = 2 WHERE name = 'a.example'")
+        self.server.ask("UPDATE sluice.node SET status = '{\"under_way\": \"x\", \"awaited\": -1e300}' WHERE name = 'b.example'")
+        left = "a.example: 128 partitions left, 5 deliveries under way, 2 of these in partitions that others wait for"
+        status, said = self.node("list")
+        self.assertIn(left, said)
+        self.assertNotIn("b.example: ", said)
+        nodes = {node["name"]: node for node in json.loads(self.node("list", "--json")[1])}
+        self.assertEqual([(nodes[name]["under_way"], nodes[name]["awaited"]) for name in ("a.example", "b.example")], [(5, 2), (None, 0)])
+        waits = subprocess.Popen([sluice.program("sluice"), "node", "drain", "a.example", "--wait", self.server.url()], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(waits.wait)
+        self.addCleanup(waits.stdout.close)
+        self.assertIn("drains already", waits.stdout.readline())
+        self.assertIn(left, waits.stdout.readline())
+        self.server.ask("UPDATE sluice.lease SET node = 1 WHERE p < 254 AND node = 0")
+        self.assertIn("a.example: 1 partitions left", waits.stdout.readline())
+        self.server.ask("UPDATE sluice.lease SET node = 1 WHERE node = 0")
+        self.assertEqual((waits.stdout.read(), waits.wait()), ("a.example: it has no partitions any more\n", 0))
+
     def test_a_name_that_no_node_has(self):
         for verb in ("drain", "undrain", "remove"):
             status, said = self.node(verb, "x'; DROP TABLE sluice.node; --")
