@@ -7,6 +7,7 @@
 #include "check.h"
 #include "commands.h"
 #include "content_cut.h"
+#include "json.h"
 #include "message_json.h"
 #include "message_print.h"
 #include "queue_print.h"
@@ -92,6 +93,20 @@ static int list_message(struct ask *ask, const struct args *a, struct queue_prin
     return rcpt_walk_fini(&w);
 }
 
+/* What is missing, as nodes have not answered. */
+static void say_failed(const json_t *answer)
+{
+    const json_t *words;
+    size_t i;
+
+    json_array_foreach(json_object_get(answer, "failed"), i, words)
+    {
+        fputs("sluice: ", stderr);
+        put_text(stderr, json_string_value(words) != NULL ? json_string_value(words) : "?");
+        fputc('\n', stderr);
+    }
+}
+
 /* Page after page, each printed before the next is asked for. */
 static int list_pages(struct ask *ask, const struct args *a, struct queue_print *p)
 {
@@ -111,6 +126,7 @@ static int list_pages(struct ask *ask, const struct args *a, struct queue_print 
         if (answer == NULL) {
             return status;
         }
+        say_failed(answer);
         json_array_foreach(json_object_get(answer, "messages"), i, message)
         {
             int rc = list_message(ask, a, p, message);
@@ -164,6 +180,7 @@ static int look_count(struct ask *ask, const struct args *a)
         if (answer == NULL) {
             return status;
         }
+        say_failed(answer);
         count += member_integer(answer, "count");
         next = json_incref(json_object_get(answer, "next")); /* a spool counts in pages */
         json_decref(answer);
@@ -578,12 +595,27 @@ static int status_offline(struct ask *ask, const struct args *a)
     return EX_UNAVAILABLE;
 }
 
+/* What all nodes have in memory goes in the place of what the asked one has, under "cluster". */
+static void add_cluster(struct ask *ask, json_t *answer)
+{
+    json_t *question = json_pack("{s:s}", "op", "cluster"), *cluster;
+
+    if (ask_json(ask, question, &cluster) == ASK_OK) {
+        json_put(answer, "cluster", json_incref(cluster));
+    }
+    json_decref(cluster);
+    json_decref(question);
+}
+
 static int look_status(struct ask *ask, const struct args *a)
 {
     json_t *question = json_pack("{s:s}", "op", "status"), *answer;
     unsigned status = ask_json(ask, question, &answer), shown = 0;
 
     json_decref(question);
+    if (status == ASK_OK && json_object_get(answer, "node") != NULL) {
+        add_cluster(ask, answer);
+    }
     if (status == ASK_NO_DAEMON) {
         json_decref(answer);
         return status_offline(ask, a);

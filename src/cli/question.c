@@ -26,6 +26,7 @@ static const struct {
     {"tls", false, "/v1/tls", ""},
     {"status", false, "/v1/status", ""},
     {"totals", false, "/v1/status", ""}, /* they are part of it */
+    {"cluster", false, "/v1/cluster", ""},
     {"hold", true, "/v1/messages/hold", ""},
     {"release", true, "/v1/messages/release", ""},
     {"delete", true, "/v1/messages/delete", ""},

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdbool.h>
+#include <string.h>
 
 #include "words.h"
 
@@ -148,6 +149,47 @@ static void print_send_limits(FILE *out, const json_t *limits)
     }
 }
 
+/* A line for each node that is up, or has something. */
+static void print_nodes(FILE *out, const json_t *cluster)
+{
+    const json_t *node, *words;
+    size_t i;
+
+    fprintf(out, "  %-28s %-9s %10s %10s %10s %10s %12s\n", "node", "state", "partitions",
+            "in memory", "under way", "waiting", "delivered");
+    json_array_foreach(json_object_get(cluster, "nodes"), i, node)
+    {
+        bool is_up = json_is_true(json_object_get(node, "up"));
+        bool has_answered = json_is_true(json_object_get(node, "answered"));
+
+        fputs("  ", out);
+        put_text(out, member_text(node, "node"));
+        fprintf(out, "%*s %-9s %10" PRId64, 28 - (int)strnlen(member_text(node, "node"), 28), "",
+                is_up || strcmp(member_text(node, "state"), "stopped") == 0
+                    ? member_text(node, "state")
+                    : "down",
+                member_integer(node, "partitions"));
+        if (has_answered) {
+            fprintf(out, " %10" PRId64 " %10" PRId64 " %10" PRId64 " %12" PRId64,
+                    member_integer(node, "active_messages"), member_integer(node, "in_flight"),
+                    member_integer(node, "waiting"), member_integer(node, "delivered"));
+        } else if (!is_up) {
+            fprintf(out, "  silent for %s", words_interval(member_number(node, "silent")).text);
+        }
+        fputc('\n', out);
+    }
+    json_array_foreach(json_object_get(cluster, "failed"), i, words)
+    {
+        fputs("  ", out);
+        put_text(out, json_string_value(words) != NULL ? json_string_value(words) : "?");
+        fputc('\n', out);
+    }
+    if (member_integer(cluster, "unowned") > 0) {
+        fprintf(out, "  %s WITHOUT A NODE: their mail waits\n",
+                words_count(member_integer(cluster, "unowned"), "partition").text);
+    }
+}
+
 void status_print(FILE *out, const json_t *status)
 {
     static const char *const messages[][2] = {{"incoming", "incoming"},
@@ -166,6 +208,8 @@ void status_print(FILE *out, const json_t *status)
     static const char *const sites[][2] = {{"active_destinations", "in memory"},
                                            {"dead_destinations", "of them dead"},
                                            {"parked_destinations", "with mail on disk"}};
+    const json_t *cluster = json_object_get(status, "cluster");
+    const json_t *sums = cluster != NULL ? json_object_get(cluster, "sums") : status;
     bool storage_ok = json_is_true(json_object_get(status, "storage_ok"));
     bool space_ok = json_is_true(json_object_get(status, "space_ok"));
 
@@ -179,8 +223,8 @@ void status_print(FILE *out, const json_t *status)
     if (json_object_get(status, "node") != NULL) {
         fprintf(out, "%-13s", "node");
         put_text(out, member_text(status, "node"));
-        fprintf(out, ", of %" PRId64 " that are up; what follows is its own\n",
-                member_integer(status, "nodes_up"));
+        fprintf(out, ", of %" PRId64 " that are up%s\n", member_integer(status, "nodes_up"),
+                cluster != NULL ? "" : "; what follows is its own");
     }
     PRINT_COUNTS(out, status, "messages", messages);
     fprintf(out, "%-13s%s of mail", "storage", words_size(member_number(status, "bytes")).text);
@@ -194,9 +238,13 @@ void status_print(FILE *out, const json_t *status)
     fprintf(out, "%s%s%s\n", storage_ok ? "" : "; IT FAILS, no mail is accepted",
             space_ok ? "" : "; TOO LITTLE, no mail is accepted",
             json_is_true(json_object_get(status, "behind")) ? "; clients are slowed down" : "");
-    PRINT_COUNTS(out, status, "in memory", memory);
-    PRINT_COUNTS(out, status, "destinations", sites);
-    PRINT_COUNTS(out, status, "since start", since);
+    PRINT_COUNTS(out, sums, "in memory", memory);
+    PRINT_COUNTS(out, sums, "destinations", sites);
+    PRINT_COUNTS(out, sums, "since start", since);
+    if (cluster != NULL) {
+        print_nodes(out, cluster);
+        fputs("of this node\n", out);
+    }
     print_classes(out, json_object_get(status, "classes"));
     print_send_limits(out, json_object_get(status, "send_limits"));
     print_interventions(out, json_object_get(status, "interventions"));

@@ -9,8 +9,9 @@
 
 #include <jansson.h>
 
-/* The overview, from /v1/status. What only a running daemon knows is left out when it
- * is missing. */
+/* The overview, from /v1/status; of a cluster with its nodes, from /v1/cluster, as the member
+ * "cluster": then what is in memory, and what came and went, is that of all. What only a running
+ * daemon knows is left out when it is missing. */
 void status_print(FILE *out, const json_t *status);
 
 /* A destination that the scheduler has in memory, in some lines. `now` is seconds since 1970. */

@@ -24,6 +24,7 @@
 
 #include "check.h"
 #include "commands.h"
+#include "json.h"
 #include "mem.h"
 #include "printable.h"
 #include "slice.h"
@@ -153,15 +154,26 @@ static void add_sites(json_t *sites, const json_t *list)
     }
 }
 
+/* Counts of a cluster have a time of their own. */
+static double counted_at(const json_t *status, double answered)
+{
+    return json_object_get(status, "counted") != NULL ? member_number(status, "counted") : answered;
+}
+
 static void take_rates(struct top *t, const json_t *status, double now)
 {
     static const char *const names[4] = {"submitted", "delivered", "deferrals", "bounced"};
-    double passed = now - t->answered_at;
+    double passed = counted_at(status, now) - counted_at(t->status, t->answered_at);
+    bool is_whole = member_integer(status, "missing") + member_integer(t->status, "missing") == 0;
 
+    if (passed == 0) {
+        return; /* the same counts once more */
+    }
     for (size_t i = 0; i < 4; i++) {
         double change = member_number(status, names[i]) - member_number(t->status, names[i]);
 
-        t->rates[i] = t->status == NULL || passed <= 0 || change < 0 ? -1 : change / passed;
+        t->rates[i] =
+            t->status == NULL || passed < 0 || change < 0 || !is_whole ? -1 : change / passed;
     }
 }
 
@@ -192,6 +204,19 @@ static const json_t *details_of(const struct top *t, const json_t *site)
     return json_object_get(t->details, name);
 }
 
+/* The counts of all nodes in the place of one's. */
+static void add_nodes(json_t *status, const json_t *cluster)
+{
+    const json_t *sums = json_object_get(cluster, "sums"), *failed;
+
+    if (sums != NULL) {
+        CHECK(json_object_update_existing(status, (json_t *)(uintptr_t)sums) == 0);
+        json_put(status, "counted", json_copy(json_object_get(cluster, "time")));
+        failed = json_object_get(cluster, "failed");
+        json_put(status, "missing", json_integer((json_int_t)json_array_size(failed)));
+    }
+}
+
 static void ask_all(struct top *t)
 {
     json_t *status, *sites = json_object(), *answer = NULL, *cursor = NULL;
@@ -200,6 +225,11 @@ static void ask_all(struct top *t)
     t->asked_at = words_now();
     set_error(t, NULL);
     status = ask(t, json_pack("{s:s}", "op", "status"));
+    if (status != NULL && t->error == NULL && json_object_get(status, "node") != NULL) {
+        add_nodes(status, answer = ask(t, json_pack("{s:s}", "op", "cluster")));
+        json_decref(answer);
+        answer = NULL;
+    }
     while (status != NULL && t->error == NULL && pages++ < TOP_PAGES) {
         answer = ask(t, json_pack("{s:s, s:O*}", "op", "sites", "cursor", cursor));
         json_decref(cursor);
@@ -352,9 +382,14 @@ static void draw_head(const struct top *t)
     static const char *const names[4] = {"in", "out", "deferred", "bounced"};
 
     if (member_text(t->status, "node")[0] != '\0') {
-        (void)snprintf(node, sizeof node, ", counts of node %s, of %" PRId64,
-                       member_text(t->status, "node"),
-                       member_integer(t->status, "nodes_up")); /* cut */
+        int64_t missing = member_integer(t->status, "missing");
+        const char *of = json_object_get(t->status, "counted") == NULL ? ", counts of this one"
+                         : missing > 0 ? ", COUNTS WITHOUT THOSE OF SOME"
+                                       : "";
+
+        (void)snprintf(node, sizeof node, ", node %s, of %" PRId64 "%s",
+                       member_text(t->status, "node"), member_integer(t->status, "nodes_up"),
+                       of); /* cut */
     }
     (void)snprintf(line, sizeof line, "sluice %s, up %s%s, %s%s", member_text(t->status, "version"),
                    words_interval(member_number(t->status, "uptime")).text, node,

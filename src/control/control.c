@@ -23,6 +23,7 @@
 #include "buf.h"
 #include "check.h"
 #include "clock.h"
+#include "cluster_counts.h"
 #include "dialogue_feed.h"
 #include "endpoint.h"
 #include "event_feed.h"
@@ -50,7 +51,19 @@
 #define LIST_PAGE_BYTES    65536
 #define CONTENT_PIECE      65536
 
-enum ask_kind { ASK_JSON, ASK_LIST, ASK_CONTENT, ASK_STATUS, ASK_METRICS, ASK_RELOAD, ASK_SERVICE };
+/* What nodes have said of themselves is good for so long. */
+#define CLUSTER_KEPT_US (2 * US_PER_S)
+
+enum ask_kind {
+    ASK_JSON,
+    ASK_LIST,
+    ASK_CONTENT,
+    ASK_STATUS,
+    ASK_CLUSTER, /* waits for control.cluster_ask, and was not sent itself */
+    ASK_METRICS,
+    ASK_RELOAD,
+    ASK_SERVICE
+};
 
 struct ask {
     TAILQ_ENTRY(ask) next;
@@ -72,6 +85,7 @@ struct list_walk {
     bool begun;       /* some were told */
     bool counts;      /* only how many there are is told */
     json_int_t counted;
+    json_t *failed; /* owned: nodes that have not answered, as a page has said; or NULL */
 };
 
 /* Content on its way from a file. */
@@ -92,8 +106,13 @@ struct control {
     size_t ask_count;
     uint64_t last_token;
     struct wall started;
-    pid_t daemon_pid;            /* the parent's */
-    struct series *series;       /* owned: the last hour */
+    pid_t daemon_pid;         /* the parent's */
+    struct series *series;    /* owned: the last hour */
+    json_t *cluster;          /* owned: what all nodes have said last; NULL: nothing */
+    struct mono cluster_told; /* then */
+    uint64_t cluster_ask;     /* under way; 0: none */
+    struct cluster_counts counts;
+    json_t *sample;              /* owned: waits for it; NULL: none does */
     struct event *sampler;       /* owned: adds to it */
     struct api_call *clock_call; /* waits until the clock is moved, or NULL */
     /* Processes that strangers talk to: should one of them be taken over, it is not to reach the
@@ -209,6 +228,7 @@ static void list_walk_free(struct list_walk *walk)
 {
     if (walk != NULL) {
         json_decref(walk->question);
+        json_decref(walk->failed);
         mem_free(walk);
     }
 }
@@ -322,7 +342,8 @@ static bool count_page(struct list_walk *walk, struct api_call *call, const json
         json_put(walk->question, "after", json_copy((json_t *)(uintptr_t)next));
         return false;
     }
-    respond_json(call, 200, json_pack("{s:I}", "count", walk->counted));
+    respond_json(call, 200,
+                 json_pack("{s:I, s:O*}", "count", walk->counted, "failed", walk->failed));
     return true;
 }
 
@@ -373,6 +394,9 @@ static void list_page(struct list_walk *walk, struct api_call *call, unsigned st
     }
     page = json_loadb(json.ptr, json.len, 0, NULL);
     CHECK(page != NULL); /* the queue process wrote it */
+    if (walk->failed == NULL) {
+        walk->failed = json_incref(json_object_get(page, "failed"));
+    }
     if (walk->counts) {
         if (count_page(walk, call, page)) {
             list_walk_free(walk);
@@ -405,6 +429,13 @@ static void list_page(struct list_walk *walk, struct api_call *call, unsigned st
         (void)buf_add_string(&text, "]");
         if (next != NULL) {
             (void)buf_addf(&text, ",\"next\":\"%s\"", json_string_value(next));
+        }
+        if (walk->failed != NULL) {
+            char *failed = json_dumps(walk->failed, JSON_COMPACT);
+
+            CHECK(failed != NULL);
+            (void)buf_addf(&text, ",\"failed\":%s", failed);
+            free(failed);
         }
         (void)buf_add_string(&text, "}");
         api_on_gone(call, NULL, NULL);
@@ -467,6 +498,75 @@ void control_forget(struct control *c, uint64_t name)
         ask->bytes_answered = NULL;
         ask->answered = NULL;
     }
+}
+
+/* ---- the cluster ---------------------------------------------------------------------------- */
+
+/* All who have asked meanwhile get it. */
+static void on_cluster_told(void *arg, unsigned status, const json_t *answer)
+{
+    struct control *c = arg;
+    struct ask *ask, *next;
+
+    c->cluster_ask = 0;
+    json_decref(c->cluster);
+    c->cluster = status == 200 ? json_incref((json_t *)(uintptr_t)answer) : NULL;
+    c->cluster_told = clock_mono();
+    if (c->cluster != NULL && c->sample != NULL) {
+        cluster_counts_put(&c->counts, c->cluster, c->sample);
+        series_add(c->series, c->sample, clock_wall());
+    }
+    json_decref(c->sample); /* else the hour has a gap */
+    c->sample = NULL;
+    for (ask = TAILQ_FIRST(&c->asks); ask != NULL; ask = next) {
+        struct api_call *call = ask->call;
+
+        next = TAILQ_NEXT(ask, next);
+        if (ask->kind != ASK_CLUSTER) {
+            continue;
+        }
+        ask_free(c, ask);
+        if (call == NULL) {
+            continue;
+        }
+        api_on_gone(call, NULL, NULL);
+        if (answer == NULL) {
+            api_answer_error(call, status, "the queue process has not answered; ask again");
+        } else {
+            respond_json(call, status, json_incref((json_t *)(uintptr_t)answer));
+        }
+    }
+}
+
+static void ask_nodes(struct control *c)
+{
+    if (c->cluster_ask == 0) {
+        c->cluster_ask = control_ask(c, json_pack("{s:s}", "op", "cluster"), on_cluster_told, c);
+    }
+    if (c->cluster_ask == 0) { /* too much is asked */
+        on_cluster_told(c, 503, NULL);
+    }
+}
+
+/* One question to all nodes at a time, and none for a while after its answer, however many ask. */
+static void ask_cluster(struct control *c, struct api_call *call)
+{
+    bool is_new = !mono_reached(mono_after(c->cluster_told, CLUSTER_KEPT_US), clock_mono());
+
+    if (c->cluster != NULL && is_new) {
+        respond_json(call, 200, json_incref(c->cluster));
+    } else if (c->queue == NULL) {
+        api_answer_error(call, 503, "the queue process is being restarted");
+    } else if (ask_new(c, call, ASK_CLUSTER) != NULL) {
+        ask_nodes(c);
+    }
+}
+
+/* The queue process has ended. */
+static void cluster_lost(struct control *c)
+{
+    control_forget(c, c->cluster_ask);
+    on_cluster_told(c, 503, NULL);
 }
 
 /* Frees the question. */
@@ -614,6 +714,7 @@ static void on_queue(void *arg, struct channel *ch)
         c->queue = NULL;
         role_queue_lost(c->role);
         dialogue_feed_queue_lost(c->dialogues);
+        cluster_lost(c);
         for (ask = TAILQ_FIRST(&c->asks); ask != NULL; ask = next) {
             next = TAILQ_NEXT(ask, next);
             if (ask->kind == ASK_SERVICE) {
@@ -706,6 +807,9 @@ static void answer_call(struct control *c, struct api_call *call, const struct e
     case ENDPOINT_STATUS:
         ask_queue(c, call, ASK_STATUS, question);
         return;
+    case ENDPOINT_CLUSTER:
+        ask_cluster(c, call);
+        break;
     case ENDPOINT_CONTENT:
         ask_queue(c, call, ASK_CONTENT, question);
         return;
@@ -934,7 +1038,15 @@ static void on_sampled(void *arg, unsigned status, const json_t *answer)
 {
     struct control *c = arg;
 
-    if (status == 200) {
+    if (status != 200) {
+        return;
+    }
+    if (json_object_get(answer, "node") != NULL &&
+        json_integer_value(json_object_get(answer, "nodes_up")) <= SERIES_NODES_MAX) {
+        json_decref(c->sample);
+        c->sample = json_copy((json_t *)(uintptr_t)answer);
+        ask_nodes(c);
+    } else {
         series_add(c->series, answer, clock_wall());
     }
 }
@@ -1141,6 +1253,9 @@ static void control_end(struct role *role)
     channel_free(c->queue);
     event_free(c->sampler);
     series_free(c->series);
+    json_decref(c->cluster);
+    json_decref(c->sample);
+    cluster_counts_fini(&c->counts);
     mem_free(c);
 }
 

@@ -91,6 +91,7 @@ _Static_assert(PARAMETERS <= 32, "each has a bit");
 static const struct endpoint endpoints[] = {
     {"GET", "/v1/status", ENDPOINT_STATUS, "status", 0, false, false},
     {"GET", "/v1/overview", ENDPOINT_STATUS, "overview", 0, false, false},
+    {"GET", "/v1/cluster", ENDPOINT_CLUSTER, NULL, 0, false, false},
     {"GET", "/v1/messages", ENDPOINT_LIST, "list", FILTER | BIT(MAX) | BIT(AFTER) | BIT(RECIPIENTS),
      false, false},
     {"GET", "/v1/messages/{id}", ENDPOINT_QUESTION, "show", BIT(RECIPIENTS) | BIT(AFTER_RECIPIENT),

@@ -20,6 +20,7 @@
 enum endpoint_kind {
     ENDPOINT_QUESTION, /* the queue process; its answer is the answer */
     ENDPOINT_STATUS,   /* likewise, and the control process adds what it knows itself */
+    ENDPOINT_CLUSTER,  /* likewise, what it has said a moment ago */
     ENDPOINT_LIST,     /* the queue process, page by page */
     ENDPOINT_CONTENT,  /* the queue process, with the bytes of a message */
     ENDPOINT_METRICS,

@@ -28,6 +28,7 @@
 #include "operation.h"
 #include "queue.h"
 #include "queue_measures.h"
+#include "queue_nodes.h"
 #include "queue_overview.h"
 #include "queue_report.h"
 #include "queue_why.h"
@@ -830,18 +831,6 @@ static json_t *count_classes(const struct queue *q)
     return classes;
 }
 
-struct number {
-    const char *name;
-    uint64_t value;
-};
-
-static void put_numbers(json_t *answer, const struct number *numbers, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        json_put(answer, numbers[i].name, json_integer((json_int_t)numbers[i].value));
-    }
-}
-
 /* How often each limit has refused something, since the start. */
 static json_t *count_send_limits(const struct queue *q)
 {
@@ -856,7 +845,7 @@ static json_t *count_send_limits(const struct queue *q)
     return limits;
 }
 
-/* In a cluster all of it is of one node. */
+/* Of a cluster: whose counts these are. What all nodes have in memory is "cluster". */
 static void put_node(const struct queue *q, json_t *answer)
 {
     struct spool_node_measures measures;
@@ -872,25 +861,7 @@ static unsigned ask_status(struct queue *q, const json_t *question, json_t **ret
 {
     (void)question; /* it has no members */
     const struct wire_flow *flow = clients_flow(&q->clients);
-    const struct queue_counts *counts = &q->counts;
     struct sched_totals t = sched_totals(q->sched);
-    const struct number numbers[] = {
-        {"active_messages", t.messages},
-        {"active_recipients", t.recipients},
-        {"waiting", t.entries_waiting},
-        {"in_flight", t.entries_busy},
-        {"active_destinations", t.destinations},
-        {"dead_destinations", t.dead_destinations},
-        {"parked_destinations", t.parked_destinations},
-        {"decisions", t.decisions},
-        {"commits", q->batch.commits},
-        {"submitted", counts->submitted},
-        {"delivered", counts->delivered},
-        {"deferrals", counts->deferred},
-        {"bounced", counts->bounced},
-        {"expired", counts->expired},
-        {"reports", counts->reports},
-    };
     json_t *totals = json_pack("{s:s}", "op", "totals");
     unsigned status = listing_ask(q->spool, totals, clock_wall(), ret_answer);
 
@@ -898,7 +869,7 @@ static unsigned ask_status(struct queue *q, const json_t *question, json_t **ret
     if (status != 200) {
         return status;
     }
-    put_numbers(*ret_answer, numbers, sizeof numbers / sizeof numbers[0]);
+    nodes_put_counts(q, *ret_answer);
     put_node(q, *ret_answer);
     json_put(*ret_answer, "storage_ok", json_boolean(flow->storage_ok));
     json_put(*ret_answer, "space_ok", json_boolean(flow->space_ok));
@@ -1025,6 +996,9 @@ void ask_register(void)
         {.op = "metrics", .answer = ask_metrics},
         {.op = "overview", .answer = ask_overview},
         {.op = "sample", .answer = ask_sample},
+        {.op = "cluster", .answer = nodes_answer, .spread = nodes_spread},
+        {.op = "list", .answer = nodes_list, .spread = nodes_list_spread}, /* of mail in memory */
+        {.op = "count", .answer = nodes_list, .spread = nodes_list_spread},
         {.op = "table", .answer = overview_table},
         {.op = "classes", .answer = overview_classes},
         {.op = "sites", .answer = why_sites, .spread = why_sites_spread},

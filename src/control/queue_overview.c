@@ -147,10 +147,10 @@ static void look_at_states(const json_t *status, json_t *list, struct wall now)
 }
 
 /* Dead destinations, those longest dead first. */
-static void look_at_destinations(const json_t *status, json_t *list, struct wall now)
+static void look_at_destinations(const json_t *sites, json_int_t dead, json_t *list,
+                                 struct wall now)
 {
-    const json_t *sites = json_object_get(status, "troubled"), *site;
-    json_int_t dead = json_integer_value(json_object_get(status, "dead_destinations"));
+    const json_t *site;
     size_t i;
 
     json_array_foreach((json_t *)(uintptr_t)sites, i, site)
@@ -180,19 +180,36 @@ static void look_at_destinations(const json_t *status, json_t *list, struct wall
     }
 }
 
-void overview_put(struct queue *q, json_t *status)
+static json_t *own_problems(struct queue *q, const json_t *troubled)
 {
     struct wall now = clock_wall();
     json_t *list = json_array();
 
-    json_put(status, "time", json_seconds(now.us));
-    json_put(status, "oldest", measures_oldest(q));
-    json_put(status, "troubled", why_troubled(q));
     look_at_storage(q, list);
     look_at_lease(q, list);
     look_at_transports(q, list, now);
     look_at_audit(q, list);
-    look_at_destinations(status, list, now);
+    look_at_destinations(troubled, sched_totals(q->sched).dead_destinations, list, now);
+    return list;
+}
+
+json_t *overview_own_problems(struct queue *q)
+{
+    json_t *troubled = why_troubled(q), *list = own_problems(q, troubled);
+
+    json_decref(troubled);
+    return list;
+}
+
+void overview_put(struct queue *q, json_t *status)
+{
+    struct wall now = clock_wall();
+    json_t *list;
+
+    json_put(status, "time", json_seconds(now.us));
+    json_put(status, "oldest", measures_oldest(q));
+    json_put(status, "troubled", why_troubled(q));
+    list = own_problems(q, json_object_get(status, "troubled"));
     look_at_states(status, list, now);
     json_put(status, "problems", list);
 }

@@ -13,6 +13,9 @@ struct queue;
 /* Add to what "status" has answered. */
 void overview_put(struct queue *q, json_t *status);
 
+/* What is wrong here, of what each node of several has its own: problems as in "overview". */
+json_t *overview_own_problems(struct queue *q);
+
 /* As listing_ask. */
 unsigned overview_table(struct queue *q, const json_t *question, json_t **ret_answer);
 unsigned overview_classes(struct queue *q, const json_t *question, json_t **ret_answer);

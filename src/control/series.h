@@ -14,6 +14,9 @@
 #define SERIES_SAMPLES      720
 #define SERIES_STEP_S       5
 #define SERIES_DESTINATIONS 64
+/* In a cluster of up to so many nodes samples are of all; in a larger one, where each node would
+ * ask all others each time, of the node itself. */
+#define SERIES_NODES_MAX 8
 
 struct series;
 

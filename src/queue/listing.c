@@ -10,6 +10,7 @@
 #include "mem.h"
 #include "park_key.h"
 #include "shape.h"
+#include "spool_others.h"
 #include "spool_division.h"
 #include "whole.h"
 
@@ -393,11 +394,54 @@ static bool a_reason_matches(struct spool *sp, struct msg_id id, struct slice ty
     return false;
 }
 
-static bool is_wanted(struct spool *sp, const struct listing_filter *f, struct msg_id id,
-                      size_t *looked)
+/* Messages of which parts are in memory, in order. */
+struct divided {
+    struct msg_id *ids; /* owned */
+    size_t count;
+};
+
+static int compare_ids(const void *a, const void *b)
+{
+    uint64_t x = ((const struct msg_id *)a)->n, y = ((const struct msg_id *)b)->n;
+
+    return x < y ? -1 : x > y;
+}
+
+static void find_divided(struct spool *sp, struct divided *d)
+{
+    struct msg_id page[200];
+    struct spool_message m;
+    uint64_t cursor = 0;
+    size_t size = 0;
+
+    *d = (struct divided){.ids = NULL};
+    do {
+        size_t count = spool_claimed(sp, &cursor, sizeof page / sizeof page[0], page);
+
+        for (size_t i = 0; i < count; i++) {
+            if (spool_read(sp, page[i], &m) != 0 || spool_whole(&m).n == m.id.n) {
+                continue;
+            }
+            if (d->count == size) {
+                size = size == 0 ? 64 : 2 * size;
+                d->ids = mem_resize(d->ids, size, sizeof *d->ids);
+            }
+            d->ids[d->count++] = spool_whole(&m);
+        }
+    } while (cursor != 0);
+    if (d->count > 0) {
+        qsort(d->ids, d->count, sizeof *d->ids, compare_ids);
+    }
+}
+
+static bool is_wanted(struct spool *sp, const struct listing_filter *f, const struct divided *d,
+                      struct msg_id id, size_t *looked)
 {
     struct spool_message m;
-    bool in_memory = f->active && spool_is_claimed(sp, id);
+    bool in_memory =
+        f->active &&
+        (spool_is_claimed(sp, id) ||
+         (d->count > 0 && bsearch(&id, d->ids, d->count, sizeof id, compare_ids) != NULL));
 
     if (f->active && !in_memory && f->states == 0) {
         return false;
@@ -418,6 +462,7 @@ int listing_scan(struct spool *sp, const struct listing_filter *f, size_t max,
 {
     struct spool_filter from = f->spool;
     struct msg_id page[200], rest = {0};
+    struct divided divided = {.ids = NULL};
     size_t found = 0, looked = 0, count = 0;
     bool indexed = !f->active && f->reason.len == 0 && f->client.len == 0, more = true, cut = false;
     int rc;
@@ -429,9 +474,13 @@ int listing_scan(struct spool *sp, const struct listing_filter *f, size_t max,
         *ret_more = *ret_more || (rc == 0 && spool_scan_goes_on(sp, ret_last));
         return rc;
     }
+    if (f->active && spool_has_others(sp)) {
+        find_divided(sp, &divided);
+    }
     while (found < max && looked < LISTING_LOOKED_MAX && more && !cut) {
         rc = spool_scan(sp, &from, sizeof page / sizeof page[0], page, &count);
         if (rc != 0) {
+            mem_free(divided.ids);
             return rc;
         }
         more = count == sizeof page / sizeof page[0];
@@ -444,11 +493,12 @@ int listing_scan(struct spool *sp, const struct listing_filter *f, size_t max,
             }
             looked++;
             from.after = page[i];
-            if (is_wanted(sp, f, page[i], &looked)) {
+            if (is_wanted(sp, f, &divided, page[i], &looked)) {
                 ret_ids[found++] = page[i];
             }
         }
     }
+    mem_free(divided.ids);
     *ret_count = found;
     *ret_last = cut ? rest : from.after;
     *ret_more = max > 0 && (more || cut);
@@ -887,6 +937,21 @@ bool listing_knows(const char *op)
         }
     }
     return false;
+}
+
+bool listing_is_of_memory(const json_t *question)
+{
+    const char *op = json_string_value(json_object_get(question, "op"));
+    const json_t *filter = json_object_get(question, "filter");
+    unsigned others = 0;
+    bool active = false;
+
+    if (op == NULL || (strcmp(op, "list") != 0 && strcmp(op, "count") != 0)) {
+        return false;
+    }
+    (void)get_states(json_object_get(filter, "state"), &others,
+                     &active); /* wrong ones: said later */
+    return active;
 }
 
 unsigned listing_ask(struct spool *sp, const json_t *question, struct wall now, json_t **ret_answer)

@@ -29,6 +29,10 @@
 /* Does `op` only read ("list", "show", "count", "destinations", "shape", "totals")? */
 bool listing_knows(const char *op);
 
+/* Does it ask for messages in memory ("list", "count" with "active" among the states)? Of others'
+ * memory the spool does not know. */
+bool listing_is_of_memory(const json_t *question);
+
 /* Answer a question whose op listing_knows. Returns a status as HTTP has them; *ret_answer is a new
  * object, {"error": "..."} unless the status is 200. */
 unsigned listing_ask(struct spool *sp, const json_t *question, struct wall now,

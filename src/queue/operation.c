@@ -62,7 +62,7 @@ static unsigned answer_to(struct queue *q, const json_t *question, uint64_t toke
     if (op == NULL) {
         return listing_error(400, ret_answer, "op: the name of an operation is expected");
     }
-    if (listing_knows(op)) {
+    if (listing_knows(op) && !(spool_has_others(q->spool) && listing_is_of_memory(question))) {
         return listing_ask(q->spool, question, q->question_asked, ret_answer);
     }
     operation = find(op);

@@ -62,6 +62,25 @@ class Asks(sluice.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout
 
+    def hang(self, name):
+        """The node stands still, and its lease goes on: as if its connection to the database were well, and its queue busy. Ended by what is returned."""
+        self.cluster.stop_node(name)
+        ends = threading.Event()
+
+        def beat():
+            while not ends.wait(0.3):
+                self.sql("UPDATE sluice.node SET beat = beat + 1 WHERE name = '%s'" % name)
+
+        thread = threading.Thread(target=beat)
+        thread.start()
+
+        def end():
+            ends.set()
+            thread.join()
+            self.cluster.go_on_node(name)
+        self.addCleanup(lambda: (ends.set(), thread.join()))
+        return end
+
     def nothing_is_asked(self):
         self.eventually(lambda: self.sql("SELECT count(*) FROM sluice.ask") == "0")
 
@@ -209,17 +228,7 @@ class Asks(sluice.TestCase):
         self.make("anna", "bert")
         ids = self.wait_for_them()
         bert = self.cluster.nodes["bert"]
-        self.cluster.stop_node("bert")
-        end = threading.Event()
-
-        def beat():  # as if its database connection were well, and its queue busy
-            while not end.wait(0.3):
-                self.sql("UPDATE sluice.node SET beat = beat + 1 WHERE name = 'bert'")
-
-        thread = threading.Thread(target=beat)
-        thread.start()
-        self.addCleanup(thread.join)
-        self.addCleanup(end.set)
+        end = self.hang("bert")
         answer = self.nodes[0].do("hold", *ids)
         self.assertTrue(answer["errors"])
         for error in answer["errors"]:
@@ -228,18 +237,54 @@ class Asks(sluice.TestCase):
         status, answer = self.nodes[0].ask("GET", "/v1/messages/%s/why" % answer["errors"][0]["id"])
         self.assertEqual(status, 503, answer)
         self.assertIn("node bert has not answered", answer["error"])
-        end.set()
-        thread.join()
-        self.cluster.go_on_node("bert")
+        end()
         self.eventually(bert.answers)
 
-    def test_what_is_one_nodes_own_says_whose(self):
-        self.make("anna", "bert")
-        for node, name in zip(self.nodes, ("anna", "bert")):
-            for path in ("/v1/status", "/v1/overview"):
-                self.eventually(lambda: node.ask("GET", path)[1]["nodes_up"] == 2)
-                self.assertEqual(node.ask("GET", path)[1]["node"], name)
-            self.assertIn("node         %s, of 2 that are up; what follows is its own\n" % name, self.did(node.cli("status")))
+    def test_what_nodes_have_in_memory_is_known_to_any(self):
+        self.make("anna", "bert", "cleo")
+        goes_on = threading.Event()
+        self.addCleanup(goes_on.set)
+        self.counting.replies["RCPT"] = lambda line: (goes_on.wait(60), "250 2.1.5 ok")[-1]
+        whole = self.nodes[0].send(SENDER, ["r@" + domain for domain in self.counting.domains(DESTINATIONS)])
+        ids = [self.nodes[i % 3].send(SENDER, ["r@" + domain]) for i, domain in enumerate(self.counting.domains(DESTINATIONS))]
+        self.eventually(lambda: sum(self.counting.open.values()) == 2 * DESTINATIONS)
+        for node in self.nodes:
+            name = node.parameters["cluster_node"]
+            said = self.did(node.cli("queue", "--state", "active", "--json"))
+            self.assertEqual([json.loads(line)["queue_id"] for line in said.splitlines()], [whole] + ids)
+            self.assertEqual(self.did(node.cli("count", "--state", "active")).strip(), str(1 + DESTINATIONS))
+            found, after = [], ""
+            while after is not None:
+                status, page = node.ask("GET", "/v1/messages?state=active&max=5" + after)
+                found += [message["queue_id"] for message in page["messages"]]
+                after = "&after=" + page["next"] if "next" in page else None
+            self.assertEqual(found, [whole] + ids)
+            self.assertEqual(node.ask("GET", "/v1/messages?state=active&sender=b@example.org")[1], {"messages": []})
+            self.assertEqual(node.ask("GET", "/v1/messages?state=active&min_size=-1")[0], 400)
+            self.assertEqual(node.ask("GET", "/v1/status")[1]["node"], name)
+            self.eventually(lambda: node.ask("GET", "/v1/cluster")[1]["sums"]["in_flight"] == 2 * DESTINATIONS)
+            status, answer = node.ask("GET", "/v1/cluster")
+            rows = {row["node"]: row for row in answer["nodes"]}
+            self.assertEqual((answer["asked"], sorted(rows), answer["unowned"]), (name, ["anna", "bert", "cleo"], 0))
+            self.assertEqual([(row["state"], row["answered"]) for row in rows.values()], [("up", True)] * 3)
+            self.assertEqual(sum(row["partitions"] for row in rows.values()), 256)
+            self.assertEqual(sum(row["in_flight"] for row in rows.values()), 2 * DESTINATIONS)
+            self.assertEqual({site["node"] for site in answer["busiest"]} <= set(rows), True)
+            said = self.did(node.cli("status"))
+            self.assertIn("node         %s, of 3 that are up\n" % name, said)
+            self.assertRegex(said, r"in memory    \d+ messages, %d recipients, %d deliveries under way" % (2 * DESTINATIONS, 2 * DESTINATIONS))
+            self.assertRegex(said, r"\n  bert +up +\d+ +\d+ +\d+ +\d+ +0\n")
+        # One that stands still is named, and others are not held up.
+        end = self.hang("bert")
+        self.eventually(lambda: "failed" in self.nodes[2].ask("GET", "/v1/cluster")[1])
+        status, answer = self.nodes[2].ask("GET", "/v1/cluster")
+        self.assertEqual([re.sub(r"\d+", "N", words) for words in answer["failed"]],
+                         ["node bert did not answer: what it has of N partitions is not counted"])
+        self.assertEqual([row["answered"] for row in answer["nodes"] if row["node"] == "bert"], [False])
+        self.assertEqual(self.nodes[2].ask("GET", "/v1/overview")[0], 200)
+        self.assertIn("  node bert did not answer: ", self.did(self.nodes[0].cli("status")))
+        goes_on.set()
+        end()
 
     def test_metrics_tell_of_a_node_and_of_the_others(self):
         self.make("anna", "bert")

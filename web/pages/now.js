@@ -28,14 +28,33 @@ export function problems(list, now) {
     : h("ul", {class: "problems"}, list.map((p) => problemItem(p, now)));
 }
 
+/** What a node has to be asked for, summed up, in the place of what one of them has. What is wrong with stored mail is of all anyhow. */
+function ofAll(own, cluster) {
+  return !cluster ? own : {...own, ...cluster.sums, busiest: cluster.busiest,
+    problems: [...(cluster.failed ?? []).map((text) => ({problem: "node", severity: "warning", text, advice: "What is counted here is without it."})),
+      ...(cluster.unowned ? [{problem: "unowned", severity: "critical", text: number(cluster.unowned) + " of 256 partitions have no node: their mail waits.",
+        advice: "Another node takes them within seconds; if not, look at the nodes' logs."}] : []),
+      ...cluster.problems.map((p) => ({...p, text: "Node " + p.node + ": " + p.text})),
+      ...own.problems.filter((p) => ["corrupt", "held", "old"].includes(p.problem))]};
+}
+
+function nodeTable(cluster) {
+  const count = (node, name) => node.answered ? number(node[name]) : "–";
+  return table("Nodes", [{name: "node"}, {name: "state"}, {name: "heard of"}, {name: "partitions", n: true}, {name: "in memory", n: true},
+    {name: "under way", n: true}, {name: "waiting", n: true}, {name: "delivered", n: true}],
+  cluster.nodes.map((node) => [node.node, node.up || node.state === "stopped" ? node.state : "down",
+    node.state === "stopped" ? "–" : node.silent < 3 ? "just now" : duration(node.silent) + " ago", number(node.partitions),
+    count(node, "active_messages"), count(node, "in_flight"), count(node, "waiting"), count(node, "delivered")]));
+}
+
 export function show(view) {
   const tiles = h("ul", {class: "tiles", "aria-label": "Now"}), wrong = h("div", {"aria-live": "polite"});
-  const whose = h("div", null), states = h("div", null), busiest = h("div", null);
+  const whose = h("div", null), nodes = h("div", null), states = h("div", null), busiest = h("div", null);
   const flow = plot("Mail per second in the last hour", ["accepted", "delivered", "deferred", "bounced"], {unit: "per second"});
   const queue = plot("Messages on disk in the last hour", ["incoming", "deferred", "on hold"], {unit: "messages", format: number});
-  let series = null, last = null, said = null;
+  let series = null, last = null, said = null, cluster = null, isAsked = false;
 
-  view.place.append(h("h1", null, "Now"), whose, tiles, card("What is wrong", wrong),
+  view.place.append(h("h1", null, "Now"), whose, tiles, nodes, card("What is wrong", wrong),
     h("div", {class: "grid"}, card("Mail per second", flow.element), card("Messages on disk", queue.element)),
     h("div", {class: "grid"}, card("The queue", states), card("Busiest destinations", busiest)));
   view.onEnd(() => [flow, queue].forEach((p) => p.end()));
@@ -51,14 +70,40 @@ export function show(view) {
     }
   }
 
+  // A node that hangs holds up its answer for some seconds: the page does not wait for it.
+  async function askNodes() {
+    if (isAsked) {
+      return;
+    }
+    isAsked = true;
+    try {
+      cluster = await get("/v1/cluster", {}, view.signal);
+    } catch (error) {
+      if (error.name !== "AbortError" && cluster) {
+        cluster.failed = ["The nodes can't be asked: " + error.message];
+      }
+    } finally {
+      isAsked = false;
+    }
+  }
+
   view.keep(async () => {
-    series ??= await get("/v1/series", {}, view.signal);
-    const o = await get("/v1/overview", {}, view.signal);
+    const own = await get("/v1/overview", {}, view.signal);
+    if (own.node !== undefined) {
+      const asked = askNodes();
+      if (!cluster) {
+        await Promise.race([asked, new Promise((resolve) => setTimeout(resolve, 500))]);
+      }
+    }
+    const o = ofAll(own, cluster);
+    if (!series || (cluster && o.time - series.at.at(-1) >= series.step)) {
+      series = await get("/v1/series", {}, view.signal);
+    }
     const at = series.at;
-    if (at.length === 0 || o.time - at[at.length - 1] >= series.step * 0.9) {
+    if (!cluster && (at.length === 0 || o.time - at[at.length - 1] >= series.step * 0.9)) {
       addSample(o);
     }
-    const perSecond = (name) => last && o.time > last.time && o[name] >= last[name] ? (o[name] - last[name]) / (o.time - last.time)
+    const perSecond = (name) => !cluster && last && o.time > last.time && o[name] >= last[name] ? (o[name] - last[name]) / (o.time - last.time)
       : rates(at, series[name]).at(-1);
     fill(tiles, [["accepted per s", rate(perSecond("submitted"))], ["delivered per s", rate(perSecond("delivered"))],
       ["deferred per s", rate(perSecond("deferrals"))], ["bounced per s", rate(perSecond("bounced"))],
@@ -67,7 +112,8 @@ export function show(view) {
       h("li", null, h("div", {class: "value"}, value), h("div", {class: "name"}, name))));
     last = o;
     fill(whose, o.node === undefined ? [] :
-      h("p", {class: "soft"}, "Node " + o.node + ", of " + number(o.nodes_up) + " that are up: what is counted here is its own."));
+      h("p", {class: "soft"}, "Asked at node " + o.node + ", of " + number(o.nodes_up) + " that are up" + (cluster ? "." : ": what is counted here is its own.")));
+    fill(nodes, cluster ? card("Nodes", nodeTable(cluster)) : []);
     const words = JSON.stringify(o.problems.map((p) => [p.text, p.advice, p.since]));
     if (words !== said) { // else a screen reader would say it again and again
       said = words;
