@@ -226,8 +226,8 @@ void status_print(FILE *out, const json_t *status)
         fprintf(out, ", of %" PRId64 " that are up%s\n", member_integer(status, "nodes_up"),
                 cluster != NULL ? "" : "; what follows is its own");
     }
-    PRINT_COUNTS(out, status, "messages", messages);
-    fprintf(out, "%-13s%s of mail", "storage", words_size(member_number(status, "bytes")).text);
+    PRINT_COUNTS(out, sums, "messages", messages);
+    fprintf(out, "%-13s%s of mail", "storage", words_size(member_number(sums, "bytes")).text);
     if (json_object_get(status, "storage_ok") == NULL) {
         fputc('\n', out);
         return;

@@ -34,6 +34,15 @@ static const char *const counts[] = {
 };
 #define COUNTS (sizeof counts / sizeof counts[0])
 
+/* Further ones: of the mail that lies in a node's partitions. */
+static const char *const stored[] = {"incoming", "deferred", "hold", "corrupt", "bytes"};
+#define STORED (sizeof stored / sizeof stored[0])
+
+static const char *name_at(size_t i)
+{
+    return i < COUNTS ? counts[i] : stored[i - COUNTS];
+}
+
 void nodes_put_counts(const struct queue *q, json_t *object)
 {
     const struct queue_counts *c = &q->counts;
@@ -59,12 +68,30 @@ void nodes_put_counts(const struct queue *q, json_t *object)
     }
 }
 
+static void put_stored(struct queue *q, json_t *object)
+{
+    struct spool_totals t = {.incoming = 0};
+    uint64_t values[STORED];
+
+    if (spool_totals(q->spool, &t) == 0) {
+        values[0] = t.incoming;
+        values[1] = t.deferred;
+        values[2] = t.hold;
+        values[3] = t.corrupt;
+        values[4] = t.bytes;
+        for (size_t i = 0; i < STORED; i++) {
+            json_put(object, stored[i], json_integer((json_int_t)values[i]));
+        }
+    }
+}
+
 unsigned nodes_answer(struct queue *q, const json_t *question, json_t **ret_answer)
 {
     json_t *own = json_object();
 
     (void)question; /* it has no members */
     nodes_put_counts(q, own);
+    put_stored(q, own);
     if (spool_has_others(q->spool)) {
         *ret_answer = own;
     } else {
@@ -108,13 +135,14 @@ static void take_counts(struct inquiry *in, json_t *row, const json_t *answer)
 {
     json_t *sums = json_object_get(in->answer, "sums");
 
-    for (size_t i = 0; i < COUNTS; i++) {
-        json_int_t n = json_integer_value(json_object_get(answer, counts[i]));
-        json_int_t sum = json_integer_value(json_object_get(sums, counts[i]));
+    for (size_t i = 0; i < COUNTS + STORED; i++) {
+        const char *name = name_at(i);
+        json_int_t n = json_integer_value(json_object_get(answer, name));
+        json_int_t sum = json_integer_value(json_object_get(sums, name));
 
         if (n >= 0 && n <= INT64_MAX - sum) {
-            json_put(row, counts[i], json_integer(n));
-            json_put(sums, counts[i], json_integer(sum + n));
+            json_put(row, name, json_integer(n));
+            json_put(sums, name, json_integer(sum + n));
         }
     }
     json_put(row, "answered", json_true());
@@ -212,8 +240,8 @@ unsigned nodes_spread(struct queue *q, const json_t *question, struct inquiry *i
         json_pack("{s:s, s:i, s:[], s:{}, s:[], s:[]}", "asked", q->conf->cluster_node, "unowned",
                   (int)measures.unowned, "nodes", "sums", "problems", "busiest");
     CHECK(in->question != NULL && in->answer != NULL);
-    for (size_t i = 0; i < COUNTS; i++) {
-        json_put(json_object_get(in->answer, "sums"), counts[i], json_integer(0));
+    for (size_t i = 0; i < COUNTS + STORED; i++) {
+        json_put(json_object_get(in->answer, "sums"), name_at(i), json_integer(0));
     }
     for (int node = 0; node < SPOOL_NODES_MAX; node++) {
         add_node(q, in, node);

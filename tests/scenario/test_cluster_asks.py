@@ -269,6 +269,8 @@ class Asks(sluice.TestCase):
             self.assertEqual([(row["state"], row["answered"]) for row in rows.values()], [("up", True)] * 3)
             self.assertEqual(sum(row["partitions"] for row in rows.values()), 256)
             self.assertEqual(sum(row["in_flight"] for row in rows.values()), 2 * DESTINATIONS)
+            self.assertEqual(answer["sums"]["incoming"], sum(row["incoming"] for row in rows.values()))
+            self.assertGreaterEqual(answer["sums"]["incoming"], DESTINATIONS)
             self.assertEqual({site["node"] for site in answer["busiest"]} <= set(rows), True)
             said = self.did(node.cli("status"))
             self.assertIn("node         %s, of 3 that are up\n" % name, said)

@@ -96,7 +96,7 @@ export function show(view) {
       }
     }
     const o = ofAll(own, cluster);
-    if (!series || (cluster && o.time - series.at.at(-1) >= series.step)) {
+    if (!series || (cluster && !(o.time - series.at.at(-1) < series.step))) {
       series = await get("/v1/series", {}, view.signal);
     }
     const at = series.at;
