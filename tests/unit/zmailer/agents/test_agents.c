@@ -317,6 +317,19 @@ static void threads_of_a_ring_share_its_agent(void **state)
     check_heard("ok 1\ta.test\nok 2\tb.test\nok 3\tc.test\nok #idle\n");
 }
 
+static bool three_rest(const void *unused)
+{
+    char *text = heard("heard");
+    size_t count = 0;
+
+    (void)unused;
+    for (const char *at = text; (at = strstr(at, "slow #idle\n")) != NULL; at++) {
+        count++;
+    }
+    mem_free(text);
+    return count == 3;
+}
+
 static void a_thread_has_up_to_maxthr_agents(void **state)
 {
     (void)state;
@@ -326,6 +339,7 @@ static void a_thread_has_up_to_maxthr_agents(void **state)
     check_heard("slow 1\tslow.test\nslow 1\tslow.test\nslow 1\tslow.test\n");
     go();
     played_await(10);
+    assert_true(played_until(three_rest, NULL));
     load(""); /* all of them end, and are counted */
     played_await_other(&site.ended, 3);
 }
