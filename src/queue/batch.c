@@ -414,8 +414,8 @@ static void undone(struct queue *q, struct step_list *steps, int rc)
     }
 }
 
-/* What its pages hold is damaged, or rows are in its way; results of other messages can still be stored. Each further try
- * of the message would deliver it once more. Takes the step. */
+/* What its pages hold is damaged, or rows are in its way; results of other messages can still be
+ * stored. Each further try of the message would deliver it once more. Takes the step. */
 static void redo_drop(struct queue *q, struct step *step)
 {
     log_error("a result can't be stored, its message may be sent again after the next start: %s",

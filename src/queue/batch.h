@@ -103,11 +103,12 @@ struct batch {
     unsigned waiting;       /* submissions that are not stored yet */
     uint64_t waiting_size;  /* their content; bytes */
     bool is_full;           /* some were refused since a commit has ended */
-    bool is_late;           /* clients were told to try again, and nothing has ended since: no more
-                             * is taken, as they would try again and again what is stored in the end */
-    bool gathers;           /* commit_by is that of a submission */
-    bool is_spaced;         /* it is that of a busy time */
-    uint64_t commits;       /* since start */
+    /* Clients were told to try again, and nothing has ended since: no more is taken, as they would
+     * try again and again what is stored in the end. */
+    bool is_late;
+    bool gathers;     /* commit_by is that of a submission */
+    bool is_spaced;   /* it is that of a busy time */
+    uint64_t commits; /* since start */
 };
 
 /* How a message leaves the active queue. */
@@ -204,7 +205,7 @@ static inline bool batch_is_blocked(const struct batch *b)
     return !STAILQ_EMPTY(&b->redo) || b->redo_applies;
 }
 
-/* Does a commit not end, so that nobody is to wait for another one? */
+/* Does a commit not end, so that no client is to wait for another one? */
 static inline bool batch_is_late(const struct batch *b)
 {
     return b->is_late;

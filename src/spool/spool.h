@@ -57,10 +57,10 @@
  *
  * Errors are 0 or negative errno: -ENOSPC (disk full), -EIO, -ENOENT (no such message), -EBUSY
  * (held by another process), -EBADMSG (a row that can't be decoded: quarantine it), -EUCLEAN (the
- * database itself is damaged, or has rows where these would stand), -EPROTO (a schema newer than this program, or not a spool),
- * -EROFS (a change through a spool opened for reading), -EINVAL (not in this state, or a value past
- * its limit). spool_error() has the words. Times are wall-clock microseconds given by the caller;
- * the spool reads no clock.
+ * database itself is damaged, or has rows where these would stand), -EPROTO (a schema newer than
+ * this program, or not a spool), -EROFS (a change through a spool opened for reading), -EINVAL (not
+ * in this state, or a value past its limit). spool_error() has the words. Times are wall-clock
+ * microseconds given by the caller; the spool reads no clock.
  */
 #ifndef SPOOL_SPOOL_H
 #define SPOOL_SPOOL_H
