@@ -432,8 +432,7 @@ static const struct spool_lease_part lease = {
 
 static unsigned partition(const struct spool *sp, const struct spool_rcpt *r)
 {
-    (void)sp; /* all of a cluster divide alike */
-    return partition_of(r);
+    return partition_of(r, parts_ring(sp, r)); /* all with these tables divide alike */
 }
 
 static int submit_parts(struct spool *sp, struct msg_id whole, const struct spool_new *n,
@@ -664,6 +663,11 @@ static uint64_t route_generation(const struct spool *sp)
                              (version < SPOOL_ROUTE_VERSIONS ? version : SPOOL_ROUTE_VERSIONS - 1);
 }
 
+static bool routes_are_in_force(const struct spool *sp)
+{
+    return engine_member_routes_are_in_force(((const struct cluster_spool *)sp)->member);
+}
+
 static int stale_routes(struct spool *sp, uint64_t own, const struct spool_routed *after,
                         size_t max, struct spool_routed *ret, size_t *ret_count)
 {
@@ -677,8 +681,10 @@ static int stale_routes(struct spool *sp, uint64_t own, const struct spool_route
     return err;
 }
 
-static const struct spool_routes_part routes = {
-    .route_by = route_by, .generation = route_generation, .stale = stale_routes};
+static const struct spool_routes_part routes = {.route_by = route_by,
+                                                .generation = route_generation,
+                                                .are_in_force = routes_are_in_force,
+                                                .stale = stale_routes};
 
 static bool shared_is_there(const struct spool *sp)
 {
@@ -852,11 +858,13 @@ static int open_cluster(const char *where, enum spool_open_mode mode,
     s = mem_new(sizeof *s);
     s->base.engine = &cluster_engine;
     s->base.mode = mode;
+    s->base.ring_of = options->ring_of;
+    s->base.ring_arg = options->ring_arg;
     s->epoll_fd = -1;
     finder_init(&s->finder);
     desk_init(&s->desk, &s->base, &s->finder);
     arrivals_init(&s->arrivals);
-    handover_init(&s->handover, &s->finder);
+    handover_init(&s->handover, &s->base, &s->finder);
     recount_init(&s->recount, &s->desk, &s->arrivals);
     if (!cluster_url_parse(&s->url, where, CLUSTER_URL_QUEUE, ret_error)) {
         goto out;

@@ -686,7 +686,7 @@ int desk_submit(struct desk *d, struct msg_id id, const struct spool_new *n)
         return spool_fail(d->base, err, "submit: read content: %s", strerror(-err));
     }
     msg = add_message(d, id.n);
-    msg->f.p = partition_of(&n->rcpts[0]);
+    msg->f.p = partition_of(&n->rcpts[0], parts_ring(d->base, &n->rcpts[0]));
     msg->rcpts = mem_array(n->rcpt_count, sizeof msg->rcpts[0]);
     msg->rcpt_count = n->rcpt_count;
     for (uint32_t i = 0; i < n->rcpt_count; i++) {

@@ -57,6 +57,8 @@ struct engine_member {
     int64_t route;     /* the number of our routing tables, as the queue was told; 0: not known */
     int64_t warned_of; /* the number of those in force that ours were found to be older than */
     int64_t old_since; /* us, as boot_now: they are older since then; 0: from the start */
+    /* us, as boot_now: until then ours were not in force, or not known; 0: from the start */
+    int64_t in_force_since;
     bool has_tables;
     bool has_told;                    /* the link something that it has to act on */
     bool has_said_why;                /* the lease is not renewed, since it ended */
@@ -453,6 +455,9 @@ static void look_at_tables(struct engine_member *m, int64_t now)
 {
     const struct member_renewal *r = member_link_renewal(m->link);
 
+    if (r->route != m->route || r->route == 0 || r->route < r->active_route) {
+        m->in_force_since = now;
+    }
     if (r->route != m->route) {
         m->route = r->route;
         tell(m, SPOOL_EVENT_ROUTES, (struct msg_id){0});
@@ -470,6 +475,13 @@ void engine_member_route_by(struct engine_member *m, uint64_t fingerprint)
 uint64_t engine_member_route(const struct engine_member *m)
 {
     return (uint64_t)m->route;
+}
+
+/* For so long that all nodes which may deliver know it: none of them takes older ones to be in
+ * force, and moves back what we move. */
+bool engine_member_routes_are_in_force(const struct engine_member *m)
+{
+    return m->in_force_since != 0 && boot_now().us - m->in_force_since >= m->config.times->dead_us;
 }
 
 static void look_for_arrivals(struct cluster_spool *s, int64_t now)

@@ -90,6 +90,7 @@ bool engine_member_leaving(struct engine_member *m, struct partition_set *ret);
 /* As spool_routes.h. */
 void engine_member_route_by(struct engine_member *m, uint64_t fingerprint);
 uint64_t engine_member_route(const struct engine_member *m); /* the number of the tables, or 0 */
+bool engine_member_routes_are_in_force(const struct engine_member *m);
 
 /* All other nodes are told that the table intervention has changed. */
 void engine_member_notify_texts(struct engine_member *m);

@@ -42,9 +42,9 @@ struct handover_note {
     char bytes[];
 };
 
-void handover_init(struct handover *h, const struct finder *finder)
+void handover_init(struct handover *h, const struct spool *base, const struct finder *finder)
 {
-    *h = (struct handover){.finder = finder};
+    *h = (struct handover){.base = base, .finder = finder};
 }
 
 void handover_fini(struct handover *h)
@@ -67,9 +67,11 @@ static int64_t wall_us(void)
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-static uint16_t partition(const struct spool_suspension *s)
+static uint16_t partition(const struct handover *h, const struct spool_suspension *s)
 {
-    return partition_of(&(struct spool_rcpt){.transport = s->transport, .nexthop = s->nexthop});
+    const struct spool_rcpt r = {.transport = s->transport, .nexthop = s->nexthop};
+
+    return partition_of(&r, parts_ring(h->base, &r));
 }
 
 static struct slice keep(struct handover_note *n, struct slice text)
@@ -103,6 +105,7 @@ static struct handover_note *note_new(const struct spool_suspension *s, uint16_t
 
 /* What is told by the owner, of some partitions. */
 struct collection {
+    const struct handover *handover;
     struct partition_set of;
     struct handover_note **notes; /* owned, each */
     size_t count, size;
@@ -112,7 +115,7 @@ struct collection {
 static void collect(void *to, const struct spool_suspension *s)
 {
     struct collection *c = to;
-    uint16_t p = partition(s);
+    uint16_t p = partition(c->handover, s);
 
     if (!partition_set_has(&c->of, p) || s->left_us <= 0 || s->transport.len > TRANSPORT_MAX ||
         s->nexthop.len > SPOOL_SUSPENSION_NAME_MAX || s->destination.len == 0 ||
@@ -193,7 +196,7 @@ static struct partition_set write_notes(const struct handover *h,
                                         const struct partition_set *partitions,
                                         struct committer_batch *b)
 {
-    struct collection c = {.of = *partitions};
+    struct collection c = {.handover = h, .of = *partitions};
     struct partition_set written, cleared;
     struct columns rows;
 
@@ -220,7 +223,7 @@ static struct partition_set write_notes(const struct handover *h,
 
 static bool has_something(const struct handover *h, const struct partition_set *partitions)
 {
-    struct collection c = {.of = *partitions, .only_counts = true};
+    struct collection c = {.handover = h, .of = *partitions, .only_counts = true};
 
     for (int i = 0; i < PARTITIONS / 64; i++) {
         if ((h->noted.bits[i] & partitions->bits[i]) != 0) {
@@ -360,7 +363,7 @@ void handover_answer(struct handover *h, const PGresult *r)
             continue;
         }
         partition_set_add(&h->noted, p);
-        if (partition(&s) != p || until < now - HANDOVER_PAST_US) {
+        if (partition(h, &s) != p || until < now - HANDOVER_PAST_US) {
             continue;
         }
         n = note_new(&s, p);

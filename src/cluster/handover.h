@@ -42,6 +42,7 @@
 struct handover_note;
 
 struct handover {
+    const struct spool *base;     /* borrowed: says where destinations lie */
     const struct finder *finder;  /* borrowed: which partitions are ours */
     spool_tell_suspensions *tell; /* NULL: none is there */
     void *arg;
@@ -55,7 +56,7 @@ struct handover {
     struct handover_note *given; /* owned: that was given out last */
 };
 
-void handover_init(struct handover *h, const struct finder *finder);
+void handover_init(struct handover *h, const struct spool *base, const struct finder *finder);
 void handover_fini(struct handover *h);
 
 /* Look whether a batch with notes is due. `now` is any clock that goes on. */

@@ -11,12 +11,14 @@ static uint64_t add(uint64_t hash, struct slice text)
     return hash;
 }
 
-uint16_t partition_of(const struct spool_rcpt *r)
+uint16_t partition_of(const struct spool_rcpt *r, struct slice ring)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
 
     if (r->transport.len == 0) {
         hash = add(hash, spool_domain(r->address));
+    } else if (ring.len > 0) {
+        hash = add(add(add(add(hash, SLICE("ring/")), r->transport), SLICE("/")), ring);
     } else {
         hash = add(add(add(hash, r->transport), SLICE("/")), r->nexthop);
     }

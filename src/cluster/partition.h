@@ -10,8 +10,9 @@
 
 #define PARTITIONS 256
 
-/* The partition of a recipient: of its transport and next hop, without regard to case; while it is
- * not routed, of its domain. The same on every node, for ever. */
-uint16_t partition_of(const struct spool_rcpt *r);
+/* The partition of a recipient: of its transport and next hop, or of its transport and `ring`, what
+ * destinations of a transport share a limit by, unless that is empty; while it is not routed, of
+ * its domain. Without regard to case. The same on every node, for ever. */
+uint16_t partition_of(const struct spool_rcpt *r, struct slice ring);
 
 #endif

@@ -1289,6 +1289,13 @@ static void check_transports(struct loader *l)
                 is_domain ? (int)c->channel.len : 0, c->channel.ptr, is_domain ? "'?" : "");
         }
         check_milter_clause(l, c);
+        if (slice_starts(slice_string(l->conf->spool), SLICE(CONF_SPOOL_CLUSTER)) &&
+            slice_equal(c->host, SLICE("*")) && clause_has_ring(c)) {
+            problem_add(l->problems, CONF_WARNING, c->file, c->line, 1,
+                        "clause `%s': of a cluster one node delivers to all destinations that "
+                        "share a maxring; maxchannel, with cluster_limits = divide, is of all",
+                        c->pattern);
+        }
         int agent = c->body->own.values.agent;
         if (!conf_spool_routes(l->conf) && clause_is_whole_transport(c) &&
             c->body->own.values.command == NULL &&

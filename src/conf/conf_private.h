@@ -62,6 +62,7 @@ struct conf_private {
     const struct layer *defaults_clause; /* the last one; NULL = none */
     struct transport_slot *transports;
     size_t transport_count;
+    bool has_rings; /* some clause has a maxring */
     struct route_maps *maps;
     const struct conf_dialect *dialect;    /* of the mail system it was written for; NULL = ours */
     void *dialect_data[CONF_DIALECTS_MAX]; /* in the order of registration */
@@ -96,6 +97,8 @@ bool clause_is_whole_transport(const struct clause *c);
 
 /* Does it declare that transport (rule 2 of policy.h)? */
 bool clause_declares(const struct clause *c);
+/* Has it a maxring, or the clause beneath it? */
+bool clause_has_ring(const struct clause *c);
 bool pattern_is_plain(struct slice pattern);
 
 /* Load transport_maps, check what routing parameters name, and compute route_generation. */

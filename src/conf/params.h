@@ -180,9 +180,9 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "whether mail must be on a synchronous standby of the database, too, before it is "          \
       "acknowledged; none: there is one server, and nothing ever takes its place")                 \
     X(CHOICE, cluster_limits, CONF_CLUSTER_LIMITS_WORDS, "each", 0, 0,                             \
-      "of several nodes, what a transport's process_limit and transport_rate_delay are about: "    \
-      "each of them, or all; then they are divided by the number of nodes that are up, at least "  \
-      "one delivery at once for each")                                                             \
+      "of several nodes, what process_limit, transport_rate_delay, maxchannel and maxta are "      \
+      "about: each of them, or all; then they are divided by the number of nodes that are up, at " \
+      "least one delivery at once for each. A maxring is one node's in any case")                  \
     X(SIZE, spool_inline_limit, "bytes", "16k", 0, 1 << 30,                                        \
       "larger content is kept in files beside the database")                                       \
     X(STRING, maildrop, "path", "maildrop", 0, 0,                                                  \
@@ -739,7 +739,8 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(INT, maxchannel, "", "agents", "0", INT64_MIN, PARAM_NO_MAX,                                 \
       "the same of agents of its transport; 0 and less: process_limit alone")                      \
     X(INT, maxring, "", "agents", "0", INT64_MIN, PARAM_NO_MAX,                                    \
-      "agents of the destinations of this clause, which get them in turn; 0 and less: no limit")   \
+      "agents of the destinations of this clause, which get them in turn; 0 and less: no limit. "  \
+      "In a cluster one node delivers to all of them")                                             \
     X(INT, maxthr, "", "agents", "0", INT64_MIN, PARAM_NO_MAX,                                     \
       "agents of one destination, at most; 0 and less: 1 for ta agents, else the concurrency "     \
       "window alone")                                                                              \

@@ -101,9 +101,30 @@ static void apply_overrides(struct conf_private *inner, struct transport_slot *s
     }
 }
 
+bool clause_has_ring(const struct clause *c)
+{
+    const size_t at = (size_t)(param_find_in_clause(SLICE("maxring")) - param_table);
+    const struct clause_body *body = c->body;
+    const struct layer *layer = body->own.set[at] || body->base == NULL ? &body->own : body->base;
+
+    return !c->is_class && layer->set[at] && layer->values.maxring > 0;
+}
+
+static bool has_rings(const struct conf_private *inner)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < inner->clause_count; i++) {
+        found = found || clause_has_ring(&inner->clauses[i]);
+    }
+    return found;
+}
+
 void policy_prepare(struct conf *conf)
 {
     struct conf_private *inner = conf->inner;
+
+    inner->has_rings = has_rings(inner);
 
     inner->transports =
         pool_new(&inner->pool, (BUILT_IN_COUNT + inner->clause_count + inner->override_count) *
@@ -279,6 +300,18 @@ const char *policy_clause(const struct conf *conf, uint32_t ring)
 {
     return ring == 0 || ring > conf->inner->clause_count ? NULL
                                                          : conf->inner->clauses[ring - 1].pattern;
+}
+
+const char *policy_shared_ring(const struct conf *conf, struct slice transport,
+                               struct slice nexthop)
+{
+    struct policy policy;
+
+    if (!conf->inner->has_rings) {
+        return NULL; /* this is asked for each recipient */
+    }
+    policy_for(conf, transport, nexthop, &policy);
+    return policy.maxring > 0 ? policy_clause(conf, policy.ring) : NULL;
 }
 
 /* What the first clause class/PATTERN that matches says, if it has a value for this parameter. */

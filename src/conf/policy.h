@@ -35,6 +35,11 @@ struct policy_origin;
 /* The pattern of the clause with this number, as written; NULL when there is none. */
 const char *policy_clause(const struct conf *conf, uint32_t ring);
 
+/* The pattern of that clause, if its destinations share a limit of their own (maxring); NULL: they
+ * do not. Where several machines deliver, one of them has to have all of these destinations. */
+const char *policy_shared_ring(const struct conf *conf, struct slice transport,
+                               struct slice nexthop);
+
 /* What the n-th clause says itself of tls_CAfile, and where: "" when it says nothing, NULL behind
  * the last clause. */
 const char *policy_clause_authorities(const struct conf *conf, size_t n,

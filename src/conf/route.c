@@ -324,6 +324,34 @@ static uint64_t fingerprint(const struct conf *conf, const char *self)
     return h;
 }
 
+/* Of one value of a layer: is it set, and is it a limit? */
+static uint64_t limit_fingerprint(uint64_t h, const struct layer *layer, const struct param *limit)
+{
+    return fnv(h, layer == NULL || !layer->set[limit - param_table] ? SLICE("")
+                  : layer->values.maxring > 0                       ? SLICE("1")
+                                                                    : SLICE("0"));
+}
+
+/* What policy_shared_ring looks at; `h` itself while there are no rings. How wide one is makes no
+ * difference. A machine's own name does, as two with these tables must find the same. */
+static uint64_t ring_fingerprint(uint64_t h, const struct conf *conf)
+{
+    const struct conf_private *inner = conf->inner;
+    const struct param *limit = param_find_in_clause(SLICE("maxring"));
+
+    for (size_t i = 0; inner->has_rings && i < inner->clause_count; i++) {
+        const struct clause *c = &inner->clauses[i];
+
+        if (!c->is_class) {
+            h = fnv(h, slice_string(c->pattern));
+            h = fnv(h, clause_declares(c) ? SLICE("d") : SLICE(""));
+            h = limit_fingerprint(h, c->body->base, limit);
+            h = limit_fingerprint(h, &c->body->own, limit);
+        }
+    }
+    return h;
+}
+
 void route_prepare(struct conf *conf, const char *directory, struct conf_problems *problems)
 {
     const struct conf_list *senders = &conf->sender_dependent_relayhost_maps;
@@ -361,7 +389,8 @@ void route_prepare(struct conf *conf, const char *directory, struct conf_problem
         }
     }
     conf->route_generation = fingerprint(conf, NULL) % (INT64_MAX - 1) + 1;
-    conf->route_tables = fingerprint(conf, conf->myhostname) % (INT64_MAX - 1) + 1;
+    conf->route_tables =
+        ring_fingerprint(fingerprint(conf, conf->myhostname), conf) % (INT64_MAX - 1) + 1;
 }
 
 /* ---- routing -------------------------------------------------------------------------------- */

@@ -47,7 +47,8 @@ struct route {
  * INT64_MAX, as the spool stores signed numbers and has that one for a use of its own; the same in
  * every process that read the same files, so that it says which routes are stale (spool_routes.h).
  * `conf->route_tables` is such a fingerprint, too, which machines share whose tables differ in
- * their own name alone ($myhostname in local_domains, myorigin). */
+ * their own name alone ($myhostname in local_domains, myorigin). It tells, besides, which
+ * destinations have a limit in common (policy_shared_ring): these say which machine has them. */
 void route_address(const struct conf *conf, struct slice sender, struct slice recipient,
                    struct route *ret_route);
 

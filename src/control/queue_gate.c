@@ -62,17 +62,17 @@ static const char *limit_name(int64_t limit, int64_t narrow, const char *narrow_
     return narrow > 0 && narrow == limit && wide != limit ? narrow_name : wide_name;
 }
 
-static void place_policy(const struct gate_place *p, struct policy *ret_policy)
+/* Behind the name of a limit of a transport, or of all of them. */
+static const char *whose_part(const struct gate_place *p)
 {
-    policy_for(p->is.conf, slice_string(p->is.transport_name),
-               p->is.nexthop != NULL ? slice_string(p->is.nexthop) : p->is.dest, ret_policy);
+    return p->is.nodes > 1 ? ", of which each node has a part (cluster_limits)" : "";
 }
 
 const char *gate_place_window_limit(const struct gate_place *p)
 {
     struct policy policy;
 
-    place_policy(p, &policy);
+    facts_policy(&p->is, &policy);
     return limit_name(p->is.info.window_max, policy.maxthr, "maxthr",
                       policy.destination_concurrency_limit, "destination_concurrency_limit");
 }
@@ -128,7 +128,7 @@ static json_t *transport_limit(struct gate_place *p, const struct sched_gate *g)
     struct policy policy;
 
     gate_count(gate, g->value, g->limit);
-    place_policy(p, &policy);
+    facts_policy(&p->is, &policy);
     parameter = limit_name((int64_t)g->limit, policy.maxchannel, "maxchannel", policy.process_limit,
                            "process_limit");
     if (g->limit > 0) {
@@ -143,7 +143,7 @@ static json_t *transport_limit(struct gate_place *p, const struct sched_gate *g)
         say_origin(gate, p,
                    "One of these must end first, whatever it is for. When the machine and the "
                    "line have room for more, raise ",
-                   parameter, "");
+                   parameter, whose_part(p));
     }
     return gate;
 }
@@ -265,7 +265,7 @@ static json_t *agents(struct gate_place *p, const struct sched_gate *g)
         say_origin(gate, p,
                    "One of these must become free first, whatever it is for. When the machine has "
                    "room for more, raise ",
-                   "maxta", "");
+                   "maxta", whose_part(p));
     }
     return gate;
 }

@@ -990,6 +990,9 @@ json_t *why_named(struct queue *q, const struct conf_list *names)
     return array;
 }
 
+/* A member of what nodes answer each other: the destination is another one's. */
+#define ELSEWHERE "elsewhere"
+
 unsigned why_site(struct queue *q, const json_t *question, json_t **ret_answer)
 {
     char lower[SCHED_DEST_NAME_MAX];
@@ -1015,33 +1018,55 @@ unsigned why_site(struct queue *q, const json_t *question, json_t **ret_answer)
     }
     gate_place_init(&p, q, transport, dest);
     *ret_answer = site_details(q, &p);
+    if (!facts_is_own(q, &p.is)) {
+        json_put(*ret_answer, ELSEWHERE, json_true());
+    }
     gate_place_fini(&p);
     return 200;
 }
 
-/* Its owner has it in memory, or no node has. */
+/* How much an answer says: its owner's, when that has it in memory; another node's that still
+ * delivers there, by older routes; the owner's; another's, which may remember what it was. */
+static unsigned site_rank(unsigned status, const json_t *answer)
+{
+    const char *state = json_string_value(json_object_get(answer, "state"));
+    bool is_known = state != NULL && strcmp(state, "unknown") != 0;
+
+    if (status != 200 || state == NULL) {
+        return 0;
+    }
+    if (json_object_get(answer, ELSEWHERE) == NULL) {
+        return is_known ? 4 : 2;
+    }
+    return is_known && (json_integer_value(json_object_get(answer, "busy")) > 0 ||
+                        json_integer_value(json_object_get(answer, "waiting")) > 0)
+               ? 3
+               : 1;
+}
+
 static void merge_site(struct inquiry *in, int node, const char *name, unsigned status,
                        json_t *answer)
 {
-    const char *state = json_string_value(json_object_get(answer, "state"));
+    unsigned rank = site_rank(status, answer);
 
     (void)node;
-    if (status == 200 && state == NULL) {
+    if (status == 200 && rank == 0) {
         return; /* makes no sense */
     }
-    in->is_enough = status == 200 && strcmp(state, "unknown") != 0;
-    if (in->is_enough || in->status != 200 || json_object_size(in->answer) == 0) {
+    if (json_object_size(in->answer) == 0 || rank > site_rank(in->status, in->answer)) {
         json_decref(in->answer);
         in->answer = json_incref(answer);
         in->status = status;
-        if (in->is_enough) {
+        if (rank > 2) {
             put_node(in->answer, name);
         }
     }
+    in->is_enough = rank == 4;
 }
 
 static void finish_site(struct inquiry *in)
 {
+    (void)json_object_del(in->answer, ELSEWHERE);
     if (json_object_size(in->answer) == 0 ||
         (in->status == 200 && json_object_get(in->answer, "state") == NULL)) {
         json_decref(in->answer);

@@ -120,6 +120,7 @@ static void set_policy(struct queue *q, struct destination *d)
     }
     policy_for(q->conf, slice_string(transport), slice_string(d->nexthop), &policy);
     limited = interventions_limit(q, transport, slice_string(d->nexthop), &policy);
+    transports_divide(q->transports.nodes, &policy);
     d->agent = (enum conf_agent)policy.agent;
     d->has_clause = policy.ring != 0;
     d->has_command = policy_starts_agents(&policy);

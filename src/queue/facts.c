@@ -4,6 +4,7 @@
 
 #include "clock.h"
 #include "queue.h"
+#include "spool_handover.h"
 #include "spool_search.h"
 
 /* What is told of the oldest messages is at most so old. */
@@ -20,9 +21,30 @@ void facts_of_destination(const struct queue *q, uint32_t transport, struct slic
                                    .transport_name = transport_name(&q->transports, transport),
                                    .dest = dest,
                                    .nexthop = d != NULL ? d->nexthop : NULL,
+                                   .nodes = q->transports.nodes,
                                    .history = d != NULL ? d->history : NULL};
     ret_facts->in_memory = sched_dest_get(q->sched, transport, dest, &ret_facts->info);
     sched_transport_get(q->sched, transport, &ret_facts->transport_info);
+}
+
+bool facts_is_own(const struct queue *q, const struct destination_facts *facts)
+{
+    struct slice nexthop = facts->nexthop != NULL ? slice_string(facts->nexthop) : facts->dest;
+    struct spool_places own;
+
+    if (!spool_has_others(q->spool)) {
+        return true;
+    }
+    spool_own_places(q->spool, &own);
+    return spool_places_has(
+        &own, spool_partition_of(q->spool, slice_string(facts->transport_name), nexthop));
+}
+
+void facts_policy(const struct destination_facts *facts, struct policy *ret_policy)
+{
+    policy_for(facts->conf, slice_string(facts->transport_name),
+               facts->nexthop != NULL ? slice_string(facts->nexthop) : facts->dest, ret_policy);
+    transports_divide(facts->nodes, ret_policy);
 }
 
 void facts_of_delivery(const struct queue *q, struct sched_entry entry,

@@ -20,6 +20,7 @@
 #include "spool.h"
 #include "wire.h"
 
+struct policy;
 struct queue;
 
 struct destination_facts {
@@ -31,12 +32,19 @@ struct destination_facts {
     bool in_memory;      /* the scheduler knows it: `info` is set */
     struct sched_dest_info info;
     struct sched_transport_info transport_info;
+    unsigned nodes; /* that share limits of transports (transports_divide); 0 as 1 */
     const struct dest_history *history; /* NULL: nothing happened lately */
 };
 
 /* Keeps `dest`. */
 void facts_of_destination(const struct queue *q, uint32_t transport, struct slice dest,
                           struct destination_facts *ret_facts);
+
+/* Does it lie in a partition of this node, where there are others? Else true. */
+bool facts_is_own(const struct queue *q, const struct destination_facts *facts);
+
+/* What the configuration says of it; limits that nodes share, this node's part of them. */
+void facts_policy(const struct destination_facts *facts, struct policy *ret_policy);
 
 /* Where a delivery is. */
 struct delivery_facts {

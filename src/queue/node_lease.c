@@ -65,6 +65,7 @@ static void divide_limits(struct queue *q)
     if (nodes != q->transports.nodes) {
         q->transports.nodes = nodes;
         transports_load(q);
+        destinations_reload(q); /* maxchannel and maxta are clauses' */
     }
 }
 

@@ -15,6 +15,7 @@
 #include "log.h"
 #include "mem.h"
 #include "operation.h"
+#include "policy.h"
 #include "queue_decide.h"
 #include "queue_handover.h"
 #include "queue_result.h"
@@ -313,6 +314,13 @@ static int open_spool(struct queue *q, const struct spool_options *options, stru
 }
 
 /* A parent that stops does not wait until a process has started. */
+static const char *ring_of(void *arg, struct slice transport, struct slice nexthop)
+{
+    const struct queue *q = arg;
+
+    return policy_shared_ring(q->conf, transport, nexthop);
+}
+
 static bool is_over(void *arg)
 {
     const struct role *role = arg;
@@ -332,6 +340,8 @@ static int queue_start(struct role *role)
         .side = side,
         .is_over = is_over,
         .arg = role,
+        .ring_of = ring_of,
+        .ring_arg = q,
         .secret = role_file(role, slice_string(role->conf->spool_password_file))};
     struct sched_limits limits = tuning_limits(role->conf);
     struct buf error;

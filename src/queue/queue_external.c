@@ -9,6 +9,7 @@
 #include "log.h"
 #include "mem.h"
 #include "queue.h"
+#include "queue_handover.h"
 #include "queue_report.h"
 #include "spool_external.h"
 
@@ -132,6 +133,7 @@ void external_tell(struct queue *q)
             break;
         case SPOOL_EVENT_ROUTES:
             queue_reroute(q);
+            queue_leave_elsewhere(q);
             break;
         case SPOOL_EVENT_GAINED:
             interventions_reroute(q);

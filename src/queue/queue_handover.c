@@ -95,6 +95,19 @@ static void leave(struct queue *q, const struct spool_places *places)
     }
 }
 
+void queue_leave_elsewhere(struct queue *q)
+{
+    struct spool_places places;
+
+    if (spool_has_others(q->spool)) {
+        spool_own_places(q->spool, &places);
+        for (size_t i = 0; i < sizeof places.bits / sizeof places.bits[0]; i++) {
+            places.bits[i] = ~places.bits[i];
+        }
+        leave(q, &places);
+    }
+}
+
 void queue_take_over(struct queue *q)
 {
     struct spool_places places;

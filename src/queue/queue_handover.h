@@ -12,6 +12,9 @@ struct queue;
 /* When scheduler and transports are there: the spool may ask for them until it is closed. */
 void queue_hand_over(struct queue *q);
 
+/* The routing tables are others: what is kept for destinations that lie at other nodes now. */
+void queue_leave_elsewhere(struct queue *q);
+
 /* In each turn, before mail is claimed: what has come, and what leaves. No time is longer than this
  * node's own parameters could have made it. */
 void queue_take_over(struct queue *q);

@@ -106,8 +106,7 @@ static bool read_page(struct queue *q, struct active_msg *m, size_t max, size_t 
 
         active_add_rcpt(m, &page[i], its_route);
         m->rcpts[m->rcpt_count - 1].moves =
-            its_route != STORED_ROUTE_STALE &&
-            spool_lies_elsewhere(q->spool, m->id, page[i].transport, page[i].nexthop);
+            its_route != STORED_ROUTE_STALE && spool_lies_elsewhere(q->spool, m->id, &page[i]);
     }
     *ret_count = count;
     return true;

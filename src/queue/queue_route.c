@@ -134,8 +134,11 @@ struct destination *queue_route(struct queue *q, const struct active_msg *m, str
     *ret_pause = intervene(q, m, r, how, ret_route);
     if (r->route_stale) {
         store_route(q, m, r, ret_route);
-        r->moves = spool_lies_elsewhere(q->spool, m->id, slice_string(ret_route->transport),
-                                        slice_string(ret_route->nexthop));
+        r->moves = spool_lies_elsewhere(
+            q->spool, m->id,
+            &(struct spool_rcpt){.transport = slice_string(ret_route->transport),
+                                 .nexthop = slice_string(ret_route->nexthop),
+                                 .route_generation = queue_route_generation(q)});
     }
     if (!m->requested) {
         queue_route_hold_back(q->conf, ret_route);

@@ -8,24 +8,34 @@
 #include "queue.h"
 #include "tuning.h"
 
-/* The share of one of so many nodes (0: as 1). */
-static struct sched_transport_policy divided(struct sched_transport_policy p, unsigned nodes)
+static int64_t part_of(int64_t limit, unsigned nodes)
 {
-    if (nodes > 1 && p.process_limit > 0) {
-        p.process_limit = p.process_limit > nodes ? p.process_limit / nodes : 1;
+    return limit <= 0 ? limit : limit > nodes ? limit / nodes : 1;
+}
+
+void transports_divide(unsigned nodes, struct policy *policy)
+{
+    if (nodes <= 1) {
+        return;
     }
-    if (nodes > 1 && __builtin_mul_overflow(p.transport_rate_delay_us, (int64_t)nodes,
-                                            &p.transport_rate_delay_us)) {
-        p.transport_rate_delay_us = US_FOREVER;
+    policy->process_limit = part_of(policy->process_limit, nodes);
+    policy->maxchannel = part_of(policy->maxchannel, nodes);
+    policy->maxta = part_of(policy->maxta, nodes);
+    if (__builtin_mul_overflow(policy->transport_rate_delay_us, (int64_t)nodes,
+                               &policy->transport_rate_delay_us)) {
+        policy->transport_rate_delay_us = US_FOREVER;
     }
-    return p;
 }
 
 static uint32_t set(struct transports *t, const struct conf *conf, struct sched *sched,
-                    const char *name, const struct policy *p)
+                    const char *name, struct policy *p)
 {
-    struct sched_transport_policy policy = divided(tuning_transport(conf, p), t->nodes);
-    uint32_t index = sched_transport(sched, clock_mono(), name, &policy);
+    struct sched_transport_policy policy;
+    uint32_t index;
+
+    transports_divide(t->nodes, p);
+    policy = tuning_transport(conf, p);
+    index = sched_transport(sched, clock_mono(), name, &policy);
 
     if (index >= t->count) {
         t->names = mem_resize(t->names, index + 1, sizeof *t->names);

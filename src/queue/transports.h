@@ -14,6 +14,7 @@
 #include "scheduler.h"
 #include "slice.h"
 
+struct policy;
 struct queue;
 
 struct transports {
@@ -27,6 +28,10 @@ struct transports {
  * scheduler. */
 void transports_load(struct queue *q);
 void transports_fini(struct transports *t);
+
+/* The part that one of so many nodes (0: as 1) has of limits of all destinations of a transport, or
+ * of all transports: at least 1 of each. */
+void transports_divide(unsigned nodes, struct policy *policy);
 
 static inline const char *transport_name(const struct transports *t, uint32_t index)
 {

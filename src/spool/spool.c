@@ -396,6 +396,11 @@ bool spool_route_is_newer(const struct spool *sp, uint64_t stored, uint64_t own)
     return sp->engine->routes != NULL && stored > own && stored <= SPOOL_ROUTE_GENERATION_MAX;
 }
 
+bool spool_routes_are_in_force(const struct spool *sp)
+{
+    return sp->engine->routes == NULL || sp->engine->routes->are_in_force(sp);
+}
+
 bool spool_finds_stale_routes(const struct spool *sp)
 {
     return sp->engine->routes != NULL && sp->engine->routes->stale != NULL;
@@ -794,14 +799,12 @@ int spool_give(struct spool *sp, struct msg_id id, struct wall due)
     return err != 0 ? err : sp->engine->parts->give(sp, id, due);
 }
 
-bool spool_lies_elsewhere(const struct spool *sp, struct msg_id id, struct slice transport,
-                          struct slice nexthop)
+bool spool_lies_elsewhere(const struct spool *sp, struct msg_id id, const struct spool_rcpt *r)
 {
     const struct spool_parts_part *part = sp->engine->parts;
-    const struct spool_rcpt r = {.transport = transport, .nexthop = nexthop};
-    int here = part != NULL && part->move != NULL && transport.len > 0 ? part->lies_in(sp, id) : -1;
+    int here = part != NULL && part->move != NULL ? part->lies_in(sp, id) : -1;
 
-    return here >= 0 && part->partition(sp, &r) != (unsigned)here;
+    return here >= 0 && parts_place(sp, r, (unsigned)here) != (unsigned)here;
 }
 
 int spool_move(struct spool *sp, struct msg_id id, struct wall due, struct wall report_due,

@@ -229,6 +229,11 @@ struct spool_options {
     void *arg;
     struct slice secret; /* borrowed for the call; what a server asks for before it lets us
                                   in, as the text of its file. Empty = nothing */
+    /* For spools of several processes (spool_parts.h), until it is closed: the name of what this
+     * destination shares a limit by with others of its transport; NULL: it shares none. It lasts
+     * until the next call, and may change when the generation of routes does. NULL: none does. */
+    const char *(*ring_of)(void *ring_arg, struct slice transport, struct slice nexthop);
+    void *ring_arg;
 };
 
 /* Open `url`: "sqlite:PATH", or what begins as another engine says that was registered

@@ -85,6 +85,8 @@ struct spool {
     bool dirty;              /* a batch is open */
     int batch_error;         /* what failed it, or 0 */
     bool missed;             /* something was not at hand since spool_missed */
+    const char *(*ring_of)(void *ring_arg, struct slice transport, struct slice nexthop);
+    void *ring_arg; /* of spool_options */
     unsigned commits_under_way;
     int commit_error; /* of the youngest of these, when it could not begin; or, where all end at
                          once, what it ended with */

@@ -55,6 +55,24 @@ static void division_end(struct division *v, uint32_t rcpts, const uint32_t *num
     }
 }
 
+struct slice parts_ring(const struct spool *sp, const struct spool_rcpt *r)
+{
+    const char *name =
+        sp->ring_of != NULL ? sp->ring_of(sp->ring_arg, r->transport, r->nexthop) : NULL;
+
+    return name != NULL ? slice_string(name) : slice_of(NULL, 0);
+}
+
+unsigned parts_place(const struct spool *sp, const struct spool_rcpt *r, unsigned here)
+{
+    uint64_t own = spool_route_generation(sp, 0);
+    bool stays = r->route_generation == SPOOL_ROUTE_FIXED
+                     ? !spool_routes_are_in_force(sp)
+                     : spool_route_is_newer(sp, r->route_generation, own);
+
+    return stays || r->transport.len == 0 ? here : sp->engine->parts->partition(sp, r);
+}
+
 int parts_submit(struct spool *sp, struct msg_id id, const struct spool_new *n)
 {
     struct division *v = mem_new(sizeof *v);
@@ -94,9 +112,7 @@ static int find_places(struct spool *sp, struct msg_id id, unsigned here, uint32
             return err;
         }
         for (size_t i = 0; i < count && all < max; i++) {
-            bool is_routed = page[i].transport.len > 0;
-
-            division_put(v, all, is_routed ? sp->engine->parts->partition(sp, &page[i]) : here);
+            division_put(v, all, parts_place(sp, &page[i], here));
             after = numbers[all++] = page[i].n;
         }
     }

@@ -29,6 +29,9 @@
  *                           --else--> those that go are new parts; its message has more of them
  *
  * Recipients keep their numbers in the message, whichever part they are in.
+ *
+ * Destinations of one transport that share a limit lie in one partition, so that one process
+ * applies it: who opens the spool says which these are (spool_options.ring_of).
  */
 #ifndef SPOOL_SPOOL_PARTS_H
 #define SPOOL_SPOOL_PARTS_H
@@ -40,15 +43,16 @@
  */
 int spool_give(struct spool *sp, struct msg_id id, struct wall due);
 
-/* Is a recipient with that route another partition's than this message, which is at hand? False
- * without the part. */
-bool spool_lies_elsewhere(const struct spool *sp, struct msg_id id, struct slice transport,
-                          struct slice nexthop);
+/* Is a recipient with that route another partition's than this message, which is at hand? Where it
+ * lies is for tables to say that are as new as its route (spool_routes.h), and of a fixed route for
+ * those in force: else it stays. False without the part. */
+bool spool_lies_elsewhere(const struct spool *sp, struct msg_id id, const struct spool_rcpt *r);
 
 /* Pending recipients of the message, which is in no pass, leave it for the partitions of their
- * routes, unless they lie there; one that is not routed stays. What goes is due at `due` at the
- * latest; a report part that is made of the message, at `report_due`. A change, part of the batch.
- * *ret_moved: recipients that have gone; 0 without the part, and for one on hold or corrupt. */
+ * routes, unless they lie there, or stay as above; one that is not routed stays. What goes is due
+ * at `due` at the latest; a report part that is made of the message, at `report_due`. A change,
+ * part of the batch. *ret_moved: recipients that have gone; 0 without the part, and for one on hold
+ * or corrupt. */
 int spool_move(struct spool *sp, struct msg_id id, struct wall due, struct wall report_due,
                uint32_t *ret_moved);
 
@@ -83,7 +87,7 @@ struct spool_new;
 
 /* The part, as spool_engine.h wants it. */
 struct spool_parts_part {
-    /* Where the recipient's destination lies: below SPOOL_PARTITIONS_MAX. */
+    /* Where the recipient's destination lies (parts_ring): below SPOOL_PARTITIONS_MAX. */
     unsigned (*partition)(const struct spool *sp, const struct spool_rcpt *r);
     /* As the core's submit, of a message with at least two shares, in order of partitions, with ids
      * that rise. n->claim is not for parts. */
@@ -96,6 +100,11 @@ struct spool_parts_part {
     int (*parts_of)(struct spool *sp, struct msg_id whole, struct msg_id after, size_t max,
                     struct msg_id *ret_ids, size_t *ret_count);
 };
+
+/* What its destination shares a limit by; empty: nothing. */
+struct slice parts_ring(const struct spool *sp, const struct spool_rcpt *r);
+/* Where a pending recipient of a message in partition `here` belongs. */
+unsigned parts_place(const struct spool *sp, const struct spool_rcpt *r, unsigned here);
 
 /* Submit with an engine that has the part: as it is when one partition has all recipients. */
 int parts_submit(struct spool *sp, struct msg_id id, const struct spool_new *n);

@@ -40,6 +40,9 @@ uint64_t spool_route_generation(const struct spool *sp, uint64_t fingerprint);
 bool spool_route_is_stale(const struct spool *sp, uint64_t stored, uint64_t own);
 bool spool_route_is_newer(const struct spool *sp, uint64_t stored, uint64_t own);
 
+/* Are the tables of our generation those in force, and does each process know it? */
+bool spool_routes_are_in_force(const struct spool *sp);
+
 /* A message with a stored route, and where it lies. */
 struct spool_routed {
     unsigned partition;
@@ -58,6 +61,7 @@ int spool_stale_routes(struct spool *sp, uint64_t own, const struct spool_routed
 struct spool_routes_part {
     void (*route_by)(struct spool *sp, uint64_t fingerprint);
     uint64_t (*generation)(const struct spool *sp);
+    bool (*are_in_force)(const struct spool *sp);
     int (*stale)(struct spool *sp, uint64_t own, const struct spool_routed *after, size_t max,
                  struct spool_routed *ret, size_t *ret_count);
 };

@@ -180,7 +180,8 @@ static void put_good(PGresult *r, int row, int column, char what, uint64_t id)
     case 'D':
         put_number(r, row, column, 2,
                    partition_of(&(struct spool_rcpt){.transport = SLICE("smtp"),
-                                                     .nexthop = SLICE("example.net")}));
+                                                     .nexthop = SLICE("example.net")},
+                                SLICE("")));
         break;
     case 'V':
         put(r, row, column, SLICE("smtp/example.net"));
@@ -730,7 +731,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_round_trip(bytes(byte()));
     finder_init(&w->finder);
     arrivals_init(&w->arrivals);
-    handover_init(&w->handover, &w->finder);
+    handover_init(&w->handover, &w->base, &w->finder);
     w->handover.has_table = true;
     desk_init(&w->desk, &w->base, &w->finder);
     w->loader = loader_new(epoll_fd, &target, &w->desk, &w->finder, &w->arrivals, &w->handover);

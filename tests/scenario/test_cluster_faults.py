@@ -394,6 +394,79 @@ class Limits(Nodes):
 
 
 @postgres.needed()
+class SharedLimit(Nodes):
+    SHARED = 3
+    OPTIONS = {"cluster_limits": "divide", "smtp_process_limit": "12", "minimal_backoff_time": "1s", "maximal_backoff_time": "1s", "queue_run_delay": "1s",
+               "extra": "smtp/?127.0.0.*\n    maxring=%d\n" % SHARED}
+
+    def site_facts(self, node, number):
+        """What a node tells of a destination."""
+        status, answer = node.ask("GET", "/v1/site?destination=smtp/[127.0.0.%d]:%d" % (number, self.counting.port))
+        self.assertEqual(status, 200, answer)
+        return answer
+
+    def limits(self):
+        """Of the transport, at the nodes that have the destinations."""
+        node = next(node for node in self.cluster.nodes.values() if node.process is not None)
+        return {self.site_facts(node, i + 1)["transport_limit"] for i in range(DESTINATIONS)}
+
+    def test_a_limit_of_many_destinations_is_one_for_all_nodes(self):
+        """They lie together, wherever their mail was taken. Limits of the transport are divided as nodes come and go."""
+        shared, go, lock, going = self.SHARED, threading.Event(), threading.Lock(), [0, 0]  # now, at most
+
+        def mail(line):
+            with lock:
+                going[0] += 1
+                going[1] = max(going)
+            return "250 2.1.0 Ok"
+
+        def end(line):
+            go.wait(sluice.PATIENCE)
+            with lock:
+                going[0] -= 1
+            return "250 2.0.0 Ok"
+        self.addCleanup(go.set)
+        self.counting.replies.update(MAIL=mail, END=end)
+        self.assertEqual(self.limits(), {12})
+        for name in "bert", "cleo":
+            self.eventually(self.joins(name).answers)
+        self.divided(3, evenly=True)
+        self.eventually(lambda: self.limits() == {4})
+        nodes = self.cluster.nodes
+        for i in range(3 * DESTINATIONS):
+            nodes[sorted(nodes)[i % 3]].send("a@example.org", ["r@" + self.counting.domains(DESTINATIONS)[i // 3]], "Subject: %d\r\n\r\nx\r\n" % i)
+        self.eventually(lambda: going[0] == shared)
+
+        def rings(name):
+            """Which node, and whether the ring is full, as the node `name` tells it for each destination with mail."""
+            answers = [self.site_facts(nodes[name], i + 1) for i in range(DESTINATIONS)]
+            return {(answer.get("node"), gate["closed"], gate["value"], gate["limit"]) for answer in answers
+                    for gate in answer["gates"] if gate["gate"] == "ring"}
+        self.eventually(lambda: len(rings("anna")) == 1)
+        (owner, *full), = rings("anna")
+        self.assertEqual(full, [True, shared, shared])
+        for name in nodes:
+            self.assertEqual(rings(name), {(owner, *full)})
+            self.assertIn("use %d of the %d agents" % (shared, shared), nodes[name].cli("why", "smtp/[127.0.0.12]:%d" % self.counting.port).stdout)
+        self.assertEqual(sum(self.counting.open_of(owner + ".sluice.test").values()), shared)
+        self.cluster.kill_node(owner)  # the sites do not see that, as they wait
+        self.divided(2)
+        self.eventually(lambda: going[0] == 2 * shared)
+        self.eventually(lambda: self.limits() == {6})
+        go.set()
+        self.eventually(lambda: len(self.counting.copies) == 3 * DESTINATIONS)
+        self.nothing_is_left()
+        self.assertEqual(going, [0, 2 * shared])
+        self.assertLessEqual(self.copies(), shared)
+        going[1] = 0
+        senders = self.senders()
+        self.accepted(senders, 60)
+        self.all_arrive(senders)
+        self.nothing_is_left()
+        self.assertLessEqual(going[1], shared)
+
+
+@postgres.needed()
 class IdleConnections(Nodes):
     NAMES, OPTIONS = ("anna", "bert"), {"smtp_connection_cache_time_limit": "1h"}
 

@@ -206,3 +206,69 @@ class Routes(sluice.TestCase):
         self.eventually(lambda: self.tables(c) == "3 2")
         self.eventually(lambda: tried(20))
         self.assertLessEqual(max(self.moves(c).values()), 2)
+
+    def limit(self, node, clause):
+        node.extra = clause
+        node.write_config()
+        self.reload(node)
+
+    def test_destinations_that_get_a_limit_together_go_to_one_node_and_back(self):
+        """While nodes' clauses differ nothing goes to and fro, routes of rules neither."""
+        sink = self.sink(rcpt="450 4.2.0 later")
+        c = self.cluster(("anna", "bert"), minimal_backoff_time="1s", maximal_backoff_time="1s", queue_run_delay="1s")
+        nodes = [c.nodes["anna"], c.nodes["bert"]]
+        domains = ["d%d.example" % i for i in range(12)]
+        for node in nodes:
+            self.route(node, "".join("%s smtp:[127.0.5.%d]:%d\n" % (d, 1 + i, sink.port) for i, d in enumerate(domains)))
+        c.start()
+        self.eventually(lambda: self.tables(c) == "1 1")
+        # Mail in parts, and each destination's; half of it by a rule.
+        sizes = {}
+        for turn in range(2):
+            for i, node in enumerate(nodes):
+                sizes[node.send("s@from.example", ["r@" + d for d in domains], "Subject: many-%d-%d\r\n\r\nx\r\n" % (turn, i))] = len(domains)
+                for d in domains[:6]:
+                    sizes[node.send("s@from.example", ["r@" + d], "Subject: one-%d-%d-%s\r\n\r\nx\r\n" % (turn, i, d))] = 1
+            rcpts = sum(sizes.values())
+            if turn == 0:
+                self.eventually(lambda: c.server().ask("SELECT count(*) FROM sluice.recipient WHERE attempts > 0") == str(rcpts))
+                for i, node in enumerate(nodes):
+                    node.write_config(content_filter="smtp:[127.0.5.%d]:%d" % (100 + i, sink.port))
+                    self.reload(node)
+
+        def each_moved(at_most):
+            self.assertEqual({id: count for id, count in self.moves(c).items() if count > at_most * sizes[id]}, {})
+
+        def tried(times):
+            return c.server().ask("SELECT count(*) FROM sluice.recipient WHERE attempts >= %d" % times) == str(rcpts)
+
+        self.eventually(lambda: tried(1))
+        apart = self.lies(c)
+        self.assertGreater(len(apart), 6)
+        self.assertEqual(self.moves(c), {})
+        self.limit(nodes[0], "smtp/?127.0.5.*\n    maxring=2\n")
+        self.eventually(lambda: self.tables(c) == "2 1")
+        self.eventually(lambda: c.server().ask("SELECT count(DISTINCT p) FROM sluice.part JOIN sluice.lease USING (p) JOIN sluice.node "
+                                               "ON node = no WHERE name = 'anna' AND kind = 0") in ("0", "1"))
+        tries = int(c.server().ask("SELECT max(attempts) FROM sluice.recipient"))
+        self.eventually(lambda: tried(tries + 5))
+        each_moved(1)
+        self.limit(nodes[1], "smtp/?127.0.5.*\n    maxring=2\n")
+        self.eventually(lambda: self.tables(c) == "2 2")
+        self.eventually(lambda: len(self.lies(c)) == 1)
+        self.assertFalse(self.lies(c) & apart)
+        each_moved(1)
+        # Another number is no other route.
+        self.limit(nodes[1], "smtp/?127.0.5.*\n    maxring=3\n")
+        self.assertEqual(self.tables(c), "2 2")
+        for node in nodes:
+            self.limit(node, "")
+        self.eventually(lambda: self.lies(c) == apart)
+        each_moved(2)
+        self.assertEqual(self.check(c), "")
+        del sink.replies["RCPT"]
+        self.eventually(lambda: self.nothing_is_left(c))
+        # What has the rule's destination for all recipients goes in one transaction.
+        self.assertEqual({subject: count for subject, count in sink.copies.items() if count != 1},
+                         {"many-0-0": len(domains), "many-0-1": len(domains)})
+        self.assertEqual(len(sink.copies), rcpts - 4 * (len(domains) - 1))

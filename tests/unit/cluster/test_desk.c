@@ -139,7 +139,7 @@ static uint16_t claim_two(uint64_t id)
     assert_int_equal(desk_submit(&desk, (struct msg_id){id}, &n), 0);
     (void)desk_begin_commit(&desk);
     end_oldest();
-    return partition_of(&to[0]);
+    return partition_of(&to[0], SLICE(""));
 }
 
 static void expect_whole(uint64_t id, uint16_t p)

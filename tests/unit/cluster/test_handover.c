@@ -254,7 +254,7 @@ static const char *const hostile[] = {
 static void rows_that_make_no_sense_are_passed_over(void **state)
 {
     unsigned p = partition_of(
-        &(struct spool_rcpt){.transport = SLICE("smtp"), .nexthop = SLICE("a.example")});
+        &(struct spool_rcpt){.transport = SLICE("smtp"), .nexthop = SLICE("a.example")}, SLICE(""));
     struct spool_suspension s;
     struct spool *sp;
     char row[300], sql[600];

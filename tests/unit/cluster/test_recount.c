@@ -130,7 +130,7 @@ static void what_is_in_a_batch_or_new_is_not_counted(void **state)
     assert_false(asks(999 + RECOUNT_AFTER_US));
     assert_true(asks(1000 + RECOUNT_AFTER_US));
     assert_int_equal(recount.asked, 2);
-    for (unsigned i = 0; to.nexthop.len == 0 || partition_of(&to) != P; i++) {
+    for (unsigned i = 0; to.nexthop.len == 0 || partition_of(&to, SLICE("")) != P; i++) {
         (void)snprintf(nexthop, sizeof nexthop, "mx%u", i);
         to.nexthop = slice_string(nexthop);
     }

@@ -248,6 +248,9 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
          "lmtp://HOST:PORT, lmtp:unix:PATH, submission://HOST, submissions://HOST, "
          "http://HOST:PORT or https://HOST:PORT, each perhaps with class=NAME, auth=yes and "
          "filtered=yes"},
+        {"spool = postgresql://db/queue\nsmtp/a maxring=1\nsmtp/* maxring=2",
+         "3:1 warning: clause `smtp/*': of a cluster one node delivers to all destinations that "
+         "share a maxring; maxchannel, with cluster_limits = divide, is of all"},
         {"smtp/[a maxthr=1", "1:1 error: pattern `smtp/[a': `[' without `]'"},
         {"smtp/a", "1:1 warning: clause `smtp/a' has no values, and none follows whose values it "
                    "could take"},

@@ -205,7 +205,47 @@ static void each_value_tells_where_it_stands(void **state)
     conf_free(c);
 }
 
-UNIT_MAIN(cmocka_unit_test(each_value_tells_where_it_stands),
+static const char *shared_ring(const struct conf *c, const char *transport, const char *nexthop)
+{
+    const char *ring = policy_shared_ring(c, slice_string(transport), slice_string(nexthop));
+
+    return ring != NULL ? ring : "none";
+}
+
+static void destinations_of_a_clause_share_its_ring(void **state)
+{
+    struct conf *c = load("smtp/own.big.example maxthr=2\n"
+                          "smtp/none.big.example maxring=0\n"
+                          "*/*.big.example maxring=5\n"
+                          "smtp/first.example\n"
+                          "smtp/second.example maxring=3\n"
+                          "slow/a.example maxthr=1\n"
+                          "slow/* agent=smtp maxring=2\n");
+
+    (void)state;
+    assert_string_equal(shared_ring(c, "smtp", "a.big.example"), "*/*.big.example");
+    assert_string_equal(shared_ring(c, "smtp", "B.Big.example"), "*/*.big.example");
+    assert_string_equal(shared_ring(c, "relay", "a.big.example"), "*/*.big.example");
+    assert_string_equal(shared_ring(c, "smtp", "own.big.example"), "none");
+    assert_string_equal(shared_ring(c, "smtp", "none.big.example"), "none");
+    assert_string_equal(shared_ring(c, "smtp", "elsewhere.example"), "none");
+    assert_string_equal(shared_ring(c, "smtp", "first.example"), "smtp/first.example");
+    assert_string_equal(shared_ring(c, "smtp", "second.example"), "smtp/second.example");
+    assert_string_equal(shared_ring(c, "slow", "a.example"), "slow/a.example"); /* declared so */
+    assert_string_equal(shared_ring(c, "slow", "b.example"), "slow/*");
+    conf_free(c);
+    c = load("*/* maxring=2\nsmtp/*.big.example maxthr=5\nsmtp/none.example maxring=0\n");
+    assert_string_equal(shared_ring(c, "smtp", "a.big.example"), "smtp/*.big.example");
+    assert_string_equal(shared_ring(c, "smtp", "none.example"), "none");
+    assert_string_equal(shared_ring(c, "smtp", "elsewhere.example"), "none"); /* of no clause */
+    conf_free(c);
+    c = load("smtp/*.big.example maxthr=5\n");
+    assert_string_equal(shared_ring(c, "smtp", "a.big.example"), "none");
+    conf_free(c);
+}
+
+UNIT_MAIN(cmocka_unit_test(destinations_of_a_clause_share_its_ring),
+          cmocka_unit_test(each_value_tells_where_it_stands),
           cmocka_unit_test(personal_mail_has_ten_turns_and_bulk_is_divided_by_default),
           cmocka_unit_test(a_class_has_the_weight_of_the_first_clause_that_matches),
           cmocka_unit_test(values_come_in_the_order_of_precedence),

@@ -141,6 +141,50 @@ static void the_generation_follows_what_routes_depend_on(void **state)
     conf_free(c);
 }
 
+static void the_tables_of_several_machines_have_the_rings_too(void **state)
+{
+    /* Each differs from those before it. */
+    static const char *const texts[] = {
+        "smtp/a.example maxthr=2\n",
+        "smtp/a.example maxring=2\n",
+        "smtp/b.example maxring=2\n",
+        "smtp/x.* maxthr=2\nsmtp/*.example maxring=2\n",
+        "smtp/*.example maxring=2\nsmtp/x.* maxthr=2\n",
+        "smtp/a.example maxthr=1\nsmtp/* agent=smtp maxring=2\n",
+        "smtp/a.example maxthr=1\nsmtp/* maxring=2\n",
+        "*/* maxring=2\nsmtp/a.example maxring=0\nsmtp/b.example maxthr=1\n",
+        "*/* maxring=2\nsmtp/a.example maxthr=1\n",
+    };
+    uint64_t seen[COUNT(texts)], generation;
+    struct conf *c = load("");
+
+    (void)state;
+    generation = c->route_generation;
+    conf_free(c);
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        c = load(texts[i]);
+        seen[i] = c->route_tables;
+        assert_true(seen[i] > 0 && seen[i] < INT64_MAX);
+        assert_true(c->route_generation == generation); /* one machine has all of them anyway */
+        conf_free(c);
+        for (size_t j = 0; j < i; j++) {
+            assert_true(seen[i] != seen[j]);
+        }
+    }
+    c = load("smtp/a.example maxring=9 maxthr=3\nclass/a weight=2\n");
+    assert_true(c->route_tables == seen[1]);
+    conf_free(c);
+    c = load("smtp/b.example maxthr=1\n");
+    assert_true(c->route_tables == seen[0]);
+    conf_free(c);
+    c = load("myhostname = a.test\nlocal/a.test maxring=1\n");
+    seen[0] = c->route_tables;
+    conf_free(c);
+    c = load("myhostname = b.test\nlocal/b.test maxring=1\n");
+    assert_true(c->route_tables != seen[0]); /* another machine has that ring in another place */
+    conf_free(c);
+}
+
 static void bad_lines_of_a_table_are_named(void **state)
 {
     static const char *const want[] = {
@@ -249,6 +293,7 @@ UNIT_MAIN(cmocka_unit_test(each_recipient_has_a_route),
           cmocka_unit_test(explicit_next_hops_are_stronger_than_relayhost),
           cmocka_unit_test(longest_addresses_fit),
           cmocka_unit_test(the_generation_follows_what_routes_depend_on),
+          cmocka_unit_test(the_tables_of_several_machines_have_the_rings_too),
           cmocka_unit_test(bad_lines_of_a_table_are_named),
           cmocka_unit_test(mail_of_a_sender_goes_to_its_own_relayhost),
           cmocka_unit_test(bad_lines_of_senders_are_named),

@@ -93,6 +93,66 @@ static struct msg_id divide(const unsigned *ps, uint32_t count)
     return id;
 }
 
+/* Routes have numbers; ours are the third, and those in force. */
+static struct {
+    bool are_old;
+} numbers;
+
+static uint64_t third(const struct spool *sp)
+{
+    (void)sp;
+    return 3 * SPOOL_ROUTE_VERSIONS;
+}
+
+static bool are_in_force(const struct spool *sp)
+{
+    (void)sp;
+    return !numbers.are_old;
+}
+
+static int lies_in_five(const struct spool *sp, struct msg_id id)
+{
+    (void)sp;
+    (void)id;
+    return 5;
+}
+
+static int move_none(struct spool *sp, struct msg_id id, const struct spool_relocation *m)
+{
+    (void)sp;
+    (void)id;
+    (void)m;
+    return 0;
+}
+
+static void tables_say_where_lies_what_they_or_older_ones_have_routed(void **state)
+{
+    static const struct spool_routes_part routes = {.generation = third,
+                                                    .are_in_force = are_in_force};
+    static const struct spool_parts_part parts = {
+        .partition = partition_by_number, .lies_in = lies_in_five, .move = move_none};
+    static const struct spool_engine engine = {.parts = &parts, .routes = &routes};
+    struct spool_rcpt r = {.transport = SLICE("smtp"), .nexthop = SLICE("7")};
+    struct msg_id id = {1};
+
+    (void)state;
+    divider.sp = (struct spool){.engine = &engine, .mode = SPOOL_OPEN_WRITE};
+    r.route_generation = 3 * SPOOL_ROUTE_VERSIONS;
+    assert_true(spool_lies_elsewhere(&divider.sp, id, &r));
+    r.route_generation = 4 * SPOOL_ROUTE_VERSIONS;
+    assert_false(spool_lies_elsewhere(&divider.sp, id, &r));
+    r.route_generation = SPOOL_ROUTE_FIXED;
+    assert_true(spool_lies_elsewhere(&divider.sp, id, &r));
+    numbers.are_old = true;
+    assert_false(spool_lies_elsewhere(&divider.sp, id, &r));
+    r.route_generation = 3 * SPOOL_ROUTE_VERSIONS;
+    assert_true(spool_lies_elsewhere(&divider.sp, id, &r)); /* of older ones it is routed anew */
+    r.nexthop = SLICE("5");
+    assert_false(spool_lies_elsewhere(&divider.sp, id, &r));
+    r = (struct spool_rcpt){.address = SLICE("a@b")};
+    assert_false(spool_lies_elsewhere(&divider.sp, id, &r));
+}
+
 /* Each recipient is in the share of its partition, once, in order; ids rise above the whole's. */
 static void check_shares(struct msg_id whole, const struct spool_new *n,
                          const struct spool_share *shares, size_t count)
@@ -338,7 +398,8 @@ static void to_remove_the_report_part_forgets_what_it_has(void **state)
 
 #define MAIL_TEST(f) cmocka_unit_test_setup_teardown(f, start, stop)
 
-UNIT_MAIN(cmocka_unit_test(recipients_go_with_those_of_their_partition),
+UNIT_MAIN(cmocka_unit_test(tables_say_where_lies_what_they_or_older_ones_have_routed),
+          cmocka_unit_test(recipients_go_with_those_of_their_partition),
           cmocka_unit_test(recipients_of_one_partition_stay_together),
           cmocka_unit_test(a_hundred_thousand_recipients_are_divided),
           MAIL_TEST(a_part_is_a_message_with_the_content_of_the_whole),
