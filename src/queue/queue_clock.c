@@ -213,17 +213,18 @@ bool queue_clock_walk(struct queue *q)
         rc = -EAGAIN;
     }
     while (rc == 0 && done < count && ids[done].n <= w->last.n) {
-        rc = move_message(q, w, ids[done++]);
+        rc = move_message(q, w, ids[done]);
         rc = batch_refused(rc) ? 0 : rc; /* it is damaged, or gone: others see to that */
+        done += rc == 0;
     }
-    if (rc != 0 && !spool_dirty(q->spool)) {
+    if (done == 0 && (rc == -EAGAIN || (rc != 0 && !spool_dirty(q->spool)))) {
         c->next_walk = mono_after(clock_mono(), QUEUE_CHECK_PERIOD_US);
         return false;
     }
     c->page_after = w->after;
-    c->page_is_last = done < WALK_PAGE;
+    c->page_is_last = rc == 0 && done < WALK_PAGE;
     c->page_under_way = true;
-    w->moved += rc == 0 ? done : 0;
+    w->moved += done;
     if (done > 0) {
         w->after = ids[done - 1]; /* from now on the spool says the times that were moved */
     }
