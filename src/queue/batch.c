@@ -114,7 +114,8 @@ static int step_apply(struct queue *q, struct step *step)
         break;
     }
     log_hold_end();
-    return rc == -ENOENT ? 0 : rc; /* an operator removed it meanwhile: nothing is left to record */
+    /* An operator removed it meanwhile, or it is another node's now: nothing is left to record. */
+    return rc == -ENOENT || rc == -EROFS ? 0 : rc;
 }
 
 /* The spool refused a step. A message whose rows make no sense must not be tried for ever, and
