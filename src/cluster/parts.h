@@ -18,8 +18,12 @@
  * this is never 0 meanwhile. A message that was not in parts becomes its own report part, in its
  * home.
  *
- * In tests/model/lease.pml a part's end is [settles] (SETTLE), and the report part's end [closes].
- * The owner of the home is told of a gift as of any mail that arrives for it.
+ * In tests/model/lease.pml a part's end is [settles] (SETTLE), the report part's end [closes], and
+ * to go to another partition [moves], in its three cases: as a whole, divided, by a new part. What
+ * it rests on is that a part moves at the end of its pass, is not claimed before that is durable,
+ * and is fenced; that a new part is counted in the same batch; and that a node routes anew only
+ * what older tables have routed (spool_routes.h). The owner of the home is told of a gift as of any
+ * mail that arrives for it.
  */
 #ifndef CLUSTER_PARTS_H
 #define CLUSTER_PARTS_H
@@ -47,7 +51,7 @@ extern const char parts_give_sql[], parts_give_types[];
  * due at once, also from hold: nothing is left there to be held. */
 extern const char parts_tell_sql[], parts_tell_types[];
 
-/* A part goes to another partition, or a message becomes a report part: the key that it
+/* [moves] A part goes to another partition, or a message becomes a report part: the key that it
  * has, what an owner changes, then its partition, kind and parts_left. */
 extern const char parts_move_sql[], parts_move_types[];
 /* .. and its message: (id, home, parts). */

@@ -9,6 +9,16 @@
  *      1       0         1       removes the content, belongs to partition 0 (its home)
  *      2       1         1       message 1 has one part: settling it removes its content
  *
+ * With -DMOVES=n instead: tables of routes that change, and recipients that move to the partitions
+ * of their new routes (src/cluster/parts.h). Message 0 has recipients 0 and 1, both in partition 0;
+ * where they go by tables 2 and 3 says n:
+ *
+ *      1    not divided: it moves as a whole, is divided
+ *      2    not divided: it is divided, each part moves
+ *      3    a part (others have ended): one of them leaves it as a new part, each part moves
+ *
+ * Recipient 1 fails and is reported. The message's home, when it is divided, is partition 1.
+ *
  * Every action of a node is a step of its own, so a pause (SIGSTOP) between any two of them is one
  * of the interleavings: above all between "is my lease still good?" and what is done on the answer.
  * Requests to the database are on the wire for as long as they like, and survive their sender.
@@ -24,6 +34,9 @@
  *       last check when the lease was lost, once each: copies <= 1 + losses after that check
  *   A4  content is removed once, when no part is left, by the home's owner
  *   A5  a voluntary release leaves nothing behind: no dot comes from who has released
+ *   A6  a recipient is routed anew by a table with a higher number than that of its route, so it
+ *       moves once for each table at the most, whatever tables its owners have
+ *   A7  of a recipient that fails one report is sent
  * and as ltl done, with weak fairness: every message is handled in the end and its content gone.
  *
  * Run by hand:
@@ -38,6 +51,14 @@
  *   NOCHECK     deliveries start without a look at the lease
  *   RUDE        a partition is released with deliveries under way
  *   SLOWCLOCK   the holder's clock may be so slow that others see its lease end first
+ * With MOVES, too:
+ *   BALL        a node routes anew what another table has routed, be it older or newer
+ *   NOCOUNT     a part that is made is not added to the message's in the same transaction
+ *   NOPASS      recipients move while deliveries of their part are under way
+ *   NOHOLD      what moves in a batch that has not ended may be claimed
+ * Of moves with -DMAXSLIP=1 -DMAXKILL=1 -DMAXRELEASE=1, each of the three ways: 531,915, 1,119,139
+ * and 1,566,753 states with three tables and -DMAXCRASH=0; 2,079,848, 3,410,556 and 6,362,630 with
+ * -DMAXTABLE=2 and -DMAXCRASH=1; nothing is violated. Liveness was not looked at.
  */
 #ifndef MAXKILL
 #define MAXKILL 2 /* leases taken from nodes that look dead */
@@ -50,7 +71,12 @@
 #endif
 #define N      2
 #define NONE   3
+#ifdef MOVES
+#define MOVING
+#define PART(k) at[part[k]]
+#else
 #define PART(k) (k == 0 -> 0 : 1)
+#endif
 #define J(n, k) ((n)*3 + (k))
 
 /* ---- the database ---- */
@@ -60,10 +86,28 @@ byte own[2];         /* table lease */
 bool left[3];        /* part rows */
 bool home_left;      /* the report part of message 0 */
 bool content[2];
+#ifdef MOVING
+#ifndef MAXTABLE
+#define MAXTABLE 3
+#endif
+#define HOME     1
+byte part[3];        /* of a recipient: 0, or 1, which is made by a move */
+byte at[2];          /* of a part: its partition */
+byte made_by[2];     /* .. and the number of the table that has routed it */
+byte parts_left;     /* of the report part */
+bool to_report;      /* likewise: recipient 1 has been given to it */
+byte highest;        /* number of a table that was put in force */
+#else
+#define HOME 0
+#endif
 
 /* ---- on the wire: settle requests (per job), and a request to close message 0 ---- */
 byte settle_inc[N * 3]; /* 0: none, else the incarnation it was sent with */
 byte close_inc[N];
+#ifdef MOVING
+byte move_inc[N * 2], move_by[N * 2]; /* of a part, and the table that it goes by */
+bool close_reports[N], close_ends[N]; /* what its owner has read of the report part */
+#endif
 #ifdef NOLOCK
 byte passed[N * 3]; /* checked, not written yet */
 #endif
@@ -74,6 +118,9 @@ byte inc[N];            /* which incarnation it believes to be; 0: none */
 mtype = { NO, VALID, STALE };
 mtype renewal[N];       /* a renewal was made whose answer is under way: still good for us or not */
 bool mine[N * 2];       /* believes to own */
+#ifdef MOVING
+byte table[N];          /* of routes that it has loaded */
+#endif
 byte job[N * 3];        /* 0 idle, 1 loaded, 2 handed to an agent, 3 past the last check, 4 dot sent */
 
 /* ---- what an observer sees ---- */
@@ -81,9 +128,16 @@ byte kills, crashes, releases;
 bool begun;
 bool late[N * 3];       /* had passed its check when the partition was lost */
 byte copies[3], losses[3];
+#ifdef MOVING
+byte moves[2], reports;
+#endif
 
 #define owner(n, p) (own[p] == n && incarnation[n] == inc[n])
+#ifdef MOVING
+#define message_left(m) (left[0] || left[1])
+#else
 #define message_left(m) (m == 0 -> (left[0] || left[1]) : left[2])
+#endif
 #define all_done (!left[0] && !left[1] && !left[2] && !home_left && !content[0] && !content[1])
 
 #ifdef MAXSLIP /* for liveness: a node that lives misses its renewals so often and no more */
@@ -95,8 +149,40 @@ byte slips;
 #define slip skip
 #endif
 
+#ifdef MOVING
+#define Q(n, q) ((n)*2 + (q))
+/* Where a table sends a recipient. */
+#if MOVES == 1
+#define PLACE(t, k) (t == 1 -> 0 : (t == 2 -> 1 : (k == 0 -> 1 : 0)))
+#else
+#define PLACE(t, k) (t == 1 -> 0 : (t == 2 -> (k == 0 -> 0 : 1) : (k == 0 -> 1 : 0)))
+#endif
+#define has(q, k) (left[k] && part[k] == q)
+#define any_of(q) (has(q, 0) || has(q, 1))
+#define is_tried(n, q, k) (has(q, k) && (job[J(n, k)] != 0 || settle_inc[J(n, k)] != 0))
+#ifdef NOPASS
+#define in_no_pass(n, q) true
+#else
+#define in_no_pass(n, q) (!is_tried(n, q, 0) && !is_tried(n, q, 1))
+#endif
+#ifdef NOHOLD
+#define is_held(n, k) false
+#else
+#define is_held(n, k) (move_inc[Q(n, part[k])] != 0)
+#endif
+#ifdef BALL
+#define is_stale(n, q) (made_by[q] != table[n])
+#else
+#define is_stale(n, q) (made_by[q] < table[n])
+#endif
+#define opens(n, q) (any_of(q) && at[q] == 1 && move_inc[Q(n, q)] != 0)
+#define delivers(n, k) (left[k] && PART(k) == 1 && (job[J(n, k)] >= 2 || settle_inc[J(n, k)] != 0))
+#endif
+
 #ifdef RUDE
 #define quiet(n) true
+#elif defined(MOVING)
+#define quiet(n) (!delivers(n, 0) && !delivers(n, 1) && !close_inc[n] && !opens(n, 0) && !opens(n, 1))
 #else
 #define quiet(n) (job[J(n, 1)] < 2 && job[J(n, 2)] < 2 && !settle_inc[J(n, 1)] && !settle_inc[J(n, 2)])
 #endif
@@ -109,6 +195,8 @@ byte slips;
 
 #ifdef NOFENCE
 #define fence_ok(n, i, p) true
+#elif defined(MOVING) /* as it is in the tables: the owner is not looked at */
+#define fence_ok(n, i, p) (incarnation[n] == i)
 #else
 #define fence_ok(n, i, p) (incarnation[n] == i && own[p] == n)
 #endif
@@ -152,11 +240,50 @@ inline write_settle(n, j)
 {
     assert(own[PART(j)] == n && incarnation[n] == settle_inc[J(n, j)]); /* A1 */
     left[j] = false;
+#ifdef MOVING
+    if
+    :: j == 1 && home_left -> to_report = true /* it is given */
+    :: j == 1 && !home_left -> reports++; assert(reports == 1) /* A7 */
+    :: else
+    fi;
+    if
+    :: !any_of(part[j]) && home_left -> assert(parts_left > 0); parts_left--
+    :: !any_of(part[j]) && !home_left -> assert(content[0] && !message_left(0)); content[0] = false /* A4 */
+    :: else
+    fi
+#else
     if
     :: j == 2 -> assert(content[1]); content[1] = false /* A4 */
     :: else
     fi
+#endif
 }
+
+#ifdef MOVING
+/* Part q of node n, in one transaction: it goes, as what it is; or recipient 1 leaves it as a part of
+ * its own, which is one more of the message, or the first of a message that is divided now. */
+inline write_move(n, q)
+{
+    assert(own[at[q]] == n && incarnation[n] == move_inc[Q(n, q)]); /* A1 */
+    assert(moves[q] < MAXTABLE - 1); /* A6 */
+    moves[q]++;
+    made_by[q] = move_by[Q(n, q)];
+    if
+    :: has(q, 0) && has(q, 1) && PLACE(made_by[q], 0) != PLACE(made_by[q], 1) ->
+        part[1] = 1;
+        at[0] = PLACE(made_by[0], 0);
+        at[1] = PLACE(made_by[0], 1);
+        made_by[1] = made_by[0];
+        moves[1] = moves[0];
+        parts_left = (home_left -> parts_left : 1);
+        home_left = true;
+#ifndef NOCOUNT
+        parts_left++
+#endif
+    :: else -> at[q] = (has(q, 0) -> PLACE(made_by[q], 0) : PLACE(made_by[q], 1))
+    fi
+}
+#endif
 
 /* One delivery of node n: claimed; handed to an agent; its last look before the dot; the dot, perhaps
  * much later; its result sent to the database. */
@@ -179,6 +306,36 @@ inline write_settle(n, j)
            job[J(n, k)] = (inc[n] != 0 -> 4 : 0) }                                                   \
     :: d_step { alive[n] && job[J(n, k)] == 4 && settle_inc[J(n, k)] == 0 && inc[n] != 0 ->          \
            settle_inc[J(n, k)] = inc[n] }
+
+#ifdef MOVING
+/* A delivery in short: what is between its claim and its last look, and between its dot and its
+ * result's way to the database, is looked at without moves. */
+#define DELIVERED(n, k)                                                                              \
+    :: d_step { alive[n] && mine[n * 2 + PART(k)] && left[k] && job[J(n, k)] == 0 && !settle_inc[J(n, k)] && \
+                good(n) && !is_held(n, k) ->                                                         \
+           assert(owner(n, PART(k))); /* A2 */                                                       \
+           job[J(n, k)] = 3 }                                                                        \
+    :: d_step { alive[n] && job[J(n, k)] == 3 ->                                                     \
+           assert(owner(n, PART(k)) || late[J(n, k)]); /* A3, A5 */                                  \
+           late[J(n, k)] = false;                                                                    \
+           copies[k]++;                                                                              \
+           assert(copies[k] <= 1 + losses[k]); /* A3 */                                              \
+           job[J(n, k)] = (inc[n] != 0 -> 4 : 0);                                                    \
+           settle_inc[J(n, k)] = inc[n] }
+#define MOVE(n, q)                                                                                   \
+    :: d_step { alive[n] && any_of(q) && mine[n * 2 + at[q]] && is_stale(n, q) && in_no_pass(n, q) && \
+                move_inc[Q(n, q)] == 0 ->                                                            \
+           move_inc[Q(n, q)] = inc[n];                                                               \
+           move_by[Q(n, q)] = table[n] }
+#define MOVED(n, q)                                                                                  \
+    :: d_step { move_inc[Q(n, q)] ->                                                                 \
+           if                                                                                        \
+           :: fence_ok(n, move_inc[Q(n, q)], at[q]) && any_of(q) -> write_move(n, q)                 \
+           :: else /* refused whole */                                                               \
+           fi;                                                                                       \
+           move_inc[Q(n, q)] = 0;                                                                    \
+           move_by[Q(n, q)] = 0 }
+#endif
 
 proctype node(byte n)
 {
@@ -219,17 +376,37 @@ end:
 quiet(n) && owner(n, 1) ->
            releases++;
            own[1] = NONE; mine[n * 2 + 1] = false;
-           if :: job[J(n, 1)] == 1 -> job[J(n, 1)] = 0 :: else fi;
-           if :: job[J(n, 2)] == 1 -> job[J(n, 2)] = 0 :: else fi }
+           if :: job[J(n, 0)] == 1 && PART(0) == 1 -> job[J(n, 0)] = 0 :: else fi;
+           if :: job[J(n, 1)] == 1 && PART(1) == 1 -> job[J(n, 1)] = 0 :: else fi;
+           if :: job[J(n, 2)] == 1 && PART(2) == 1 -> job[J(n, 2)] = 0 :: else fi }
 
+#ifndef MOVING
     /* ---- deliveries ---- */
     DELIVERY(n, 0, 0)
     DELIVERY(n, 1, 1)
     DELIVERY(n, 2, 1)
 
-    /* ---- the home of message 0 closes it ---- */
+    /* ---- the home of message 0 [closes] it ---- */
     :: d_step { alive[n] && mine[n * 2] && home_left && !left[0] && !left[1] && close_inc[n] == 0 ->
            close_inc[n] = inc[n] }
+#else
+    DELIVERED(n, 0)
+    DELIVERED(n, 1)
+
+    /* ---- a table of routes: that of the others, or one that none has had ---- */
+    :: d_step { alive[n] && table[n] < highest -> table[n] = highest }
+    :: d_step { alive[n] && highest < MAXTABLE -> highest++; table[n] = highest }
+
+    /* ---- [moves] what an older one has routed, at the end of its pass ---- */
+    MOVE(n, 0)
+    MOVE(n, 1)
+
+    /* ---- the home of message 0 reports what was given to it, and [closes] it ---- */
+    :: d_step { alive[n] && mine[n * 2 + HOME] && home_left && (to_report || parts_left == 0) && close_inc[n] == 0 ->
+           close_inc[n] = inc[n];
+           close_reports[n] = to_report;
+           close_ends[n] = (parts_left == 0) }
+#endif
 
     /* ---- it dies: what is on the wire stays there, what is with agents is gone ---- */
     :: d_step { alive[n] && crashes < MAXCRASH ->
@@ -245,7 +422,8 @@ quiet(n) && owner(n, 1) ->
     od
 }
 
-/* The database takes requests from the wire in any order, each as one transaction. */
+/* The database takes requests from the wire in any order, each as one transaction: that of a part
+ * that ends [settles]. */
 #ifdef NOLOCK
 #define SETTLE(n, k)                                                                                 \
     :: d_step { settle_inc[J(n, k)] && !passed[J(n, k)] ->                                           \
@@ -275,7 +453,30 @@ end:
     do
     SETTLE(n, 0)
     SETTLE(n, 1)
+#ifndef MOVING
     SETTLE(n, 2)
+#endif
+#ifdef MOVING
+    MOVED(n, 0)
+    MOVED(n, 1)
+    :: d_step { close_inc[n] ->
+           if
+           :: fence_ok(n, close_inc[n], HOME) && home_left ->
+               assert(own[HOME] == n); /* A1 */
+               if
+               :: close_reports[n] -> assert(to_report); to_report = false; reports++; assert(reports == 1) /* A7 */
+               :: else
+               fi;
+               if
+               :: close_ends[n] ->
+                   assert(content[0] && parts_left == 0 && !message_left(0) && !to_report && reports == 1); /* A4, A7 */
+                   content[0] = false; home_left = false
+               :: else
+               fi
+           :: else
+           fi;
+           close_inc[n] = 0; close_reports[n] = false; close_ends[n] = false }
+#else
     :: d_step { close_inc[n] ->
            if
            :: fence_ok(n, close_inc[n], 0) && home_left ->
@@ -284,6 +485,7 @@ end:
            :: else
            fi;
            close_inc[n] = 0 }
+#endif
     od
 }
 
@@ -307,7 +509,14 @@ init
     byte i;
     d_step {
         own[0] = NONE; own[1] = NONE;
-        #ifndef ONLY1
+#ifdef MOVING
+        left[0] = true; left[1] = true; content[0] = true;
+        highest = 1; table[0] = 1; table[1] = 1; made_by[0] = 1; made_by[1] = 1;
+#if MOVES == 3
+        home_left = true; parts_left = 1;
+#endif
+#define ONLY0
+#elif !defined(ONLY1)
         left[0] = true; left[1] = true; home_left = true; content[0] = true;
 #endif
 #ifndef ONLY0

@@ -10,6 +10,8 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCES = os.path.join(HERE, "..", "..", "src", "cluster")
 BOUNDS = ["-DMAXKILL=1", "-DMAXRELEASE=1"]
+MOVE_BOUNDS = [*BOUNDS, "-DMAXCRASH=0", "-DMAXSLIP=1"]
+WAYS = {"whole": 1, "divided": 2, "part": 3}  # as lease.pml has them
 SAFETY = ["-DSAFETY", "-DCOLLAPSE", "-DNOCLAIM"]
 FAIRNESS = ["-DCOLLAPSE", "-DNFAIR=3"]
 
@@ -21,13 +23,13 @@ def read(*path):
 
 @unittest.skipUnless(shutil.which("spin"), "spin is not installed")
 class Lease(unittest.TestCase):
-    def search(self, model, program, arguments=()):
-        """Errors and states of a complete search."""
+    def search(self, model, program, arguments=(), level="-O2"):
+        """Errors and states of a complete search. What soon finds an error need not be fast, but be there soon."""
         with tempfile.TemporaryDirectory(prefix="spin") as directory:
             run = lambda *argv: subprocess.run(argv, cwd=directory, capture_output=True, text=True, timeout=3600)
             made = run("spin", *model, "-a", os.path.join(HERE, "lease.pml"))
             self.assertEqual(made.returncode, 0, made.stdout + made.stderr)
-            built = run("gcc", "-O2", "-w", *program, "-o", "pan", "pan.c")
+            built = run("gcc", level, "-w", *program, "-o", "pan", "pan.c")
             self.assertEqual(built.returncode, 0, built.stderr)
             output = run("./pan", "-m1000000", *arguments).stdout
         self.assertNotIn("max search depth too small", output)
@@ -52,16 +54,29 @@ class Lease(unittest.TestCase):
     def test_without_any_part_of_it_that_is_not_so(self):
         for part in ("NOFENCE", "NOLOCK", "NOCHECK", "RUDE", "SLOWCLOCK"):
             with self.subTest(part):
-                errors, _, output = self.search(["-DONLY1", "-DMAXCRASH=1", *BOUNDS, "-D" + part], SAFETY)
-                self.assertEqual(errors, 1, output)
-                self.assertIn("assertion violated", output)
+                self.fails(["-DONLY1", "-DMAXCRASH=1", *BOUNDS, "-D" + part])
+
+    def fails(self, model):
+        errors, _, output = self.search(model, SAFETY, level="-O0")
+        self.assertEqual(errors, 1, output)
+        self.assertIn("assertion violated", output)
+
+    def test_what_moves_is_delivered_once_and_reported_once(self):
+        for way in ("whole", "divided", "part"):
+            with self.subTest(way):
+                self.holds(["-DMOVES=%d" % WAYS[way], "-DMAXTABLE=2", *MOVE_BOUNDS], SAFETY, (), "-O1")
+
+    def test_without_any_part_of_moves_that_is_not_so(self):
+        for part in ("BALL", "NOCOUNT", "NOPASS", "NOHOLD", "NOFENCE", "RUDE"):
+            with self.subTest(part):
+                self.fails(["-DMOVES=%d" % WAYS["divided"], *MOVE_BOUNDS, "-D" + part])
 
 
 class Names(unittest.TestCase):
     def test_transitions_are_called_the_same_in_model_and_code(self):
-        code = "".join(read(SOURCES, name) for name in ("membership.h", "membership.c", "member_link.c"))
-        names = lambda text: set(re.findall(r"\[((?:comes|renews|learns|takes|claims|gives)[a-z ]*)\]", text))
-        self.assertEqual(len(names(code)), 6)
+        code = "".join(read(SOURCES, name) for name in ("membership.h", "membership.c", "member_link.c", "parts.h"))
+        names = lambda text: set(re.findall(r"\[((?:comes|renews|learns|takes|claims|gives|settles|closes|moves)[a-z ]*)\]", text))
+        self.assertEqual(len(names(code)), 9)
         self.assertEqual(names(read(HERE, "lease.pml")), names(code))
 
 
