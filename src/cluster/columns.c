@@ -1,5 +1,6 @@
 #include "columns.h"
 
+#include <endian.h>
 #include <string.h>
 
 #include "check.h"
@@ -8,6 +9,8 @@
 
 /* dimensions, has nulls, type of elements, length, index of the first */
 #define HEAD_SIZE 20
+/* A column has room for so many more like its first: of content few are copied to a larger one. */
+#define USUAL_ROWS 64
 
 static uint32_t type_of(char letter)
 {
@@ -37,7 +40,9 @@ static unsigned width_of(char letter)
 static char *room(struct column *c, size_t len)
 {
     if (c->size - c->len < len) {
-        c->size = 2 * c->size > c->len + len ? 2 * c->size : c->len + len;
+        size_t more = c->len + (len < COLUMNS_BYTES_MAX / USUAL_ROWS ? USUAL_ROWS * len : len);
+
+        c->size = 2 * c->size > more ? 2 * c->size : more;
         c->bytes = mem_resize(c->bytes, c->size, 1);
     }
     c->len += len;
@@ -46,9 +51,8 @@ static char *room(struct column *c, size_t len)
 
 static void put_u32(char *at, uint32_t n)
 {
-    for (int i = 0; i < 4; i++) {
-        at[i] = (char)(n >> (24 - 8 * i));
-    }
+    n = htobe32(n);
+    memcpy(at, &n, sizeof n);
 }
 
 static struct column *next(struct columns *c, char *ret_letter)
@@ -84,12 +88,12 @@ void columns_number(struct columns *c, int64_t n)
     struct column *column = next(c, &letter);
     unsigned width = width_of(letter);
     char *at = room(column, 4 + width);
+    uint64_t big;
 
     CHECK(letter != 'b' && letter != 't');
     put_u32(at, width);
-    for (unsigned i = 0; i < width; i++) {
-        at[4 + i] = (char)((uint64_t)n >> (8 * (width - 1 - i)));
-    }
+    big = htobe64((uint64_t)n << (64 - 8 * width));
+    memcpy(at + 4, &big, width);
     c->bytes += 4 + width;
 }
 
