@@ -23,6 +23,12 @@ def rename(table):
     return Harm("ALTER TABLE %s RENAME TO away" % table, 'relation "%s" does not exist' % table, "ALTER TABLE away RENAME TO %s" % table)
 
 
+def make_anew(table):
+    """It is dropped, and comes back with the same rows as another one."""
+    return Harm("CREATE TABLE kept (LIKE %s INCLUDING ALL); INSERT INTO kept SELECT * FROM %s; DROP TABLE %s" % (table, table, table), "",
+                "ALTER TABLE kept RENAME TO " + table)
+
+
 # Nothing is said where nothing is to be said, or where it depends on which mail is there at that moment.
 MEMBERSHIP = {
     "fence deleted": Harm("DELETE FROM fence", "taken over"),
@@ -54,9 +60,12 @@ MEMBERSHIP = {
     "batch, numbers of the future": Harm("INSERT INTO batch SELECT node, max(n) + i FROM batch, generate_series(1, 50) i GROUP BY node, i",
                                          "a number that was not given yet"),
     "batch renamed": rename("batch"),
+    "lease made anew": make_anew("lease")._replace(said='relation "lease" does not exist'),
+    "schema renamed": Harm("ALTER SCHEMA sluice RENAME TO away", 'relation "', "ALTER SCHEMA away RENAME TO sluice"),
 }
 MAIL = {
     "arrival, garbage": Harm("INSERT INTO arrival (node, parts) VALUES (0, 'garbage'), (1, decode(repeat('ff', 400), 'hex')), (-4, ''), (63, 'x')"),
+    "arrival deleted": Harm("DELETE FROM arrival"),
     "arrival renamed": rename("arrival"),
     "fresh renamed": Harm("ALTER TABLE fresh_0 RENAME TO f0; ALTER TABLE fresh_1 RENAME TO f1; ALTER TABLE fresh_2 RENAME TO f2", "fresh_",
                           "ALTER TABLE f0 RENAME TO fresh_0; ALTER TABLE f1 RENAME TO fresh_1; ALTER TABLE f2 RENAME TO fresh_2"),
@@ -69,6 +78,7 @@ MAIL = {
     "part, state": Harm("UPDATE part SET state = 9 WHERE id IN " + SMALL, "", "", "parts whose state can't be"),
     "part, numbers of a report part": Harm("UPDATE part SET parts_left = -7, gen = 2147483647 WHERE kind = 1", "", "",
                                            "messages whose parts are not as many"),
+    "part made anew": make_anew("part"),
     "part renamed": rename("part")._replace(said=""),
     "part, column renamed": Harm("ALTER TABLE part RENAME due TO away", "", "ALTER TABLE part RENAME away TO due"),
     "recipient deleted": Harm("DELETE FROM recipient WHERE id IN " + SMALL, "", "", "", True),
@@ -77,6 +87,12 @@ MAIL = {
     "content deleted": Harm("DELETE FROM content WHERE n = 1 AND id IN " + LARGE, "", "", "messages with pieces of content missing", True),
     "content cut": Harm("UPDATE content SET bytes = 'short' WHERE n = 1 AND id IN " + LARGE, "", "", "", True),
     "content renamed": rename("content")._replace(said=""),
+    "route emptied": Harm("TRUNCATE route"),
+    "route, nonsense": Harm("UPDATE route SET generation = -generation - 5"),
+    "intervention, garbage": Harm("INSERT INTO intervention VALUES (-3, 0, 0, 'x'), (5, 77, -9, decode(repeat('ff', 3000), 'hex')), (9223372036854775807,"
+                                  " 0, 1, ''); UPDATE cluster SET interventions = interventions + 1", "it makes no sense", "TRUNCATE intervention"),
+    "indexes dropped": Harm("DO $$ DECLARE i text; BEGIN FOR i IN SELECT indexname FROM pg_indexes WHERE schemaname = 'sluice' AND indexname NOT LIKE"
+                            " '%key' LOOP EXECUTE 'DROP INDEX ' || i; END LOOP; END $$"),
     "ask, garbage": Harm("INSERT INTO ask (from_node, n, to_node, question, at) VALUES (0, 1, 1, 'garbage', 0), (-3, 7, 0, '', 1),"
                          "(1, 2, 0, decode(repeat('ff', 4000), 'hex'), 9223372036854775807)"),
     "ask renamed": rename("ask")._replace(said=""),
