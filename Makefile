@@ -42,10 +42,10 @@ test:
 	@scripts/tools build/tools
 	@[ -e build/build.ninja ] || meson setup build --buildtype=debugoptimized -Dtests=false >/dev/null
 	@$(call quietly,ninja -C build --quiet)
-	@[ -e build-test/build.ninja ] || meson setup build-test --buildtype=debugoptimized \
+	@[ -e build-test/build.ninja ] || meson setup build-test -Doptimization=1 \
 		-Db_sanitize=address,undefined -Db_lundef=false >/dev/null
 	@$(call quietly,ninja -C build-test --quiet)
-	@[ -e build-clang/build.ninja ] || CC=clang meson setup build-clang -Dfuzz=true \
+	@[ -e build-clang/build.ninja ] || CC=clang meson setup build-clang -Dfuzz=true -Doptimization=1 \
 		-Db_sanitize=address,undefined -Db_lundef=false >/dev/null
 	@$(call quietly,ninja -C build-clang --quiet)
 	@python3 tests/run.py
@@ -69,7 +69,7 @@ bench: build
 
 fuzz:
 	@scripts/setup test
-	@[ -e build-clang/build.ninja ] || CC=clang meson setup build-clang -Dfuzz=true \
+	@[ -e build-clang/build.ninja ] || CC=clang meson setup build-clang -Dfuzz=true -Doptimization=1 \
 		-Db_sanitize=address,undefined -Db_lundef=false >/dev/null
 	@$(call quietly,ninja -C build-clang --quiet)
 	@python3 tests/run.py --fuzz-seconds $(FUZZ_SECONDS) --only fuzz
@@ -77,7 +77,7 @@ fuzz:
 soak: build
 	@scripts/setup test
 	@scripts/tools build/tools
-	@[ -e build-test/build.ninja ] || meson setup build-test --buildtype=debugoptimized \
+	@[ -e build-test/build.ninja ] || meson setup build-test -Doptimization=1 \
 		-Db_sanitize=address,undefined -Db_lundef=false >/dev/null
 	@$(call quietly,ninja -C build-test --quiet tests/pg_proxy)
 	@SLUICE_BUILD=$(CURDIR)/build python3 tests/run.py --only soak

@@ -32,21 +32,23 @@ TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.abspath(os.environ.get("SLUICE_BUILD", os.path.join(TOP, "build-test")))
 CLANG = os.path.join(TOP, "build-clang")
 # Most tests wait for a server most of the time, or for the disk.
-JOBS = 2 * (os.cpu_count() or 1)
+JOBS = 3 * (os.cpu_count() or 1)
 # Those that take longest, longest first: begun first, none of them is what everything waits for at the end.
 SLOWEST = """
-browser/test_dashboard model/test_lease fault/test_cluster_by_hand unit/cluster/test_cluster_cuts fault/test_cluster_torture scenario/test_cluster_faults unit/cluster/test_membership
-tests/fault/test_spool_fault unit/core/test_sched_random scenario/test_postoffice_threads unit/sim/test_sim_world
-scenario/test_agents scenario/test_postoffice_reports scenario/test_sim scenario/test_why
-scenario/test_mailq_postoffice unit/zmailer/test_postoffice interop/test_dns fault/test_kill scenario/test_hostile
-scenario/test_scheduler_front scenario/test_mta_sts scenario/test_tls scenario/test_start unit/queue/test_queue scenario/test_daemon
-scenario/test_slow_clients interop/test_postfix scenario/test_classes scenario/test_mailq scenario/test_cli
-scenario/test_pipe scenario/test_stopped unit/spool/test_spool_model unit/sim/test_guarantees
-unit/receive/test_admission scenario/test_ta_smtp tests/fault/test_postoffice_fault scenario/test_receive
-scenario/test_clog scenario/test_delivery interop/test_clients unit/deliver/test_deliver unit/core/test_sched_share
-scenario/test_threads scenario/test_ta_whole unit/core/test_sched_class scenario/test_routing scenario/test_lmtp
-unit/replay/test_published_tables scenario/test_postoffice_files interop/test_smtp_tools interop/test_dovecot
-unit/spool/test_sqlite_spool unit/zmailer/test_agents""".split()
+scenario/test_cluster_faults scenario/test_cluster_asks scenario/test_bad_values scenario/test_cluster_handover
+scenario/test_cluster_interventions unit/spool/test_spool_damage scenario/test_cluster_routes scenario/test_api
+scenario/test_cluster scenario/test_cluster_parts scenario/test_cluster_tables browser/test_dashboard tests/fault/test_spool_fault
+scenario/test_postoffice_threads unit/cluster/test_cluster_cuts fault/test_cluster_by_hand fault/test_cluster_torture
+model/test_lease unit/core/test_sched_random scenario/test_tls scenario/test_start scenario/test_cli structure/test_structure
+interop/test_dane unit/cluster/test_membership unit/sim/test_sim_world scenario/test_agents scenario/test_postoffice_reports
+scenario/test_sim scenario/test_why scenario/test_mailq_postoffice unit/zmailer/test_postoffice interop/test_dns fault/test_kill
+scenario/test_hostile scenario/test_scheduler_front scenario/test_mta_sts unit/queue/test_queue scenario/test_daemon
+scenario/test_slow_clients interop/test_postfix scenario/test_classes scenario/test_mailq scenario/test_pipe scenario/test_stopped
+unit/spool/test_spool_model unit/sim/test_guarantees unit/receive/test_admission scenario/test_ta_smtp
+tests/fault/test_postoffice_fault scenario/test_receive scenario/test_clog scenario/test_delivery interop/test_clients
+unit/deliver/test_deliver unit/core/test_sched_share scenario/test_threads scenario/test_ta_whole unit/core/test_sched_class
+scenario/test_routing scenario/test_lmtp unit/replay/test_published_tables scenario/test_postoffice_files interop/test_smtp_tools
+interop/test_dovecot unit/spool/test_sqlite_spool unit/zmailer/test_agents""".split()
 # Kinds of tests that get a second try, and how many failures at once are no accident any more.
 SECOND_TRY = ("scenario", "fault", "interop", "browser")
 MOST_SECOND_TRIES = 5
