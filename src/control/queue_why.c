@@ -418,6 +418,20 @@ static unsigned why_one(struct queue *q, const json_t *question, const char *par
     return 200;
 }
 
+/* As whole_read has it: the message is where the part is that is worst off. */
+static int rank_of(const json_t *answer)
+{
+    static const char *const names[] = {"incoming", "active", "deferred", "hold", "corrupt"};
+    const char *name = json_string_value(json_object_get(answer, "queue_name"));
+
+    for (size_t i = 0; name != NULL && i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(name, names[i]) == 0) {
+            return (int)i;
+        }
+    }
+    return -1;
+}
+
 /* The recipients of a part and its groups are the message's. */
 static void add_part(json_t *answer, const json_t *part)
 {
@@ -448,6 +462,9 @@ static void add_part(json_t *answer, const json_t *part)
     json_put(answer, "recipients_pending", json_integer(pending));
     if (next != NULL && (first == NULL || json_number_value(next) < json_number_value(first))) {
         json_put(answer, "next_attempt", json_incref(next));
+    }
+    if (rank_of(part) > rank_of(answer)) {
+        json_put(answer, "queue_name", json_incref(json_object_get(part, "queue_name")));
     }
 }
 

@@ -116,6 +116,7 @@ class Parts(sluice.TestCase):
             self.assertLess(m["next_attempt"], m["arrival_time"] + 3600)
         shown = d.cli("show", ids[0]).stdout
         self.assertEqual([a for a in re.findall("<(r[0-9]+@.*?)> pending", shown)], to)
+        self.assertEqual(d.ask("GET", "/v1/messages/%s/why" % ids[0])[1]["queue_name"], "deferred")
         d.cli("hold", ids[0])
         self.eventually(lambda: d.cli("show", ids[0]).stdout.startswith("%s: hold" % ids[0]))
 
