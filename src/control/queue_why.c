@@ -23,7 +23,6 @@
 #include "park_key.h"
 #include "queue.h"
 #include "queue_gate.h"
-#include "spool_handover.h"
 #include "spool_others.h"
 #include "spool_parts.h"
 #include "spool_search.h"
@@ -708,30 +707,24 @@ json_t *why_troubled(struct queue *q)
 }
 
 /* Another node delivers there now; what is known here of it is of the past. */
-static bool has_left(const struct queue *q, const struct spool_places *own,
-                     const struct sched_dest_info *info)
+static bool has_left(const struct queue *q, const struct sched_dest_info *info)
 {
-    const struct destination *d = destination_find(&q->destinations, info->transport, info->dest);
+    struct destination_facts facts;
 
-    return info->busy == 0 && d != NULL &&
-           !spool_places_has(own, spool_partition_of(
-                                      q->spool,
-                                      slice_string(transport_name(&q->transports, info->transport)),
-                                      slice_string(d->nexthop)));
+    facts_of_destination(q, info->transport, info->dest, &facts);
+    return info->busy == 0 && !facts_is_own(q, &facts);
 }
 
 unsigned why_sites(struct queue *q, const json_t *question, json_t **ret_answer)
 {
     json_t *array = json_array();
-    struct spool_places own;
     struct sched_dest_info info;
     json_int_t given = json_integer_value(json_object_get(question, "cursor"));
     uint64_t cursor = given > 0 ? (uint64_t)given : 0;
     bool more = false;
 
-    spool_own_places(q->spool, &own);
     while (sched_dest_each(q->sched, &cursor, &info)) {
-        if (info.state == SCHED_DEST_IDLE /* may be very many */ || has_left(q, &own, &info)) {
+        if (info.state == SCHED_DEST_IDLE /* may be very many */ || has_left(q, &info)) {
             continue;
         }
         json_add(array, why_site_json(q, &info));
