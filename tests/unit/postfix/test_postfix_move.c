@@ -49,7 +49,7 @@ static void make_world(struct world *w)
         (void)strcpy(w->spool, "/tmp/sluice-spool-XXXXXX"); /* fits */
         assert_non_null(mkdtemp(w->spool));
     }
-    (void)snprintf(w->url, sizeof w->url, "sqlite:%s/queue.db", w->spool);
+    (void)snprintf(w->url, sizeof w->url, "sqlite:%.80s/queue.db", w->spool);
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
