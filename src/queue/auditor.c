@@ -147,8 +147,9 @@ void auditor_tell_damage(struct queue *q, struct msg_id id, const char *why)
     char text[SPOOL_ID_TEXT_MAX];
 
     spool_id_print(id, text);
-    finding(q, "%s: it can't be read or changed on disk, and waits for `sluice spool repair': %s",
-            text, why);
+    finding(q, "%s: it can't be read or changed on disk, and waits for `%s': %s", text,
+            spool_has_others(q->spool) ? "sluice cluster check --repair" : "sluice spool repair",
+            why);
 }
 
 /* Look for unclaimed mail anew, what was given back included. */

@@ -108,7 +108,8 @@ class Routes(sluice.TestCase):
         for i, queue_id in enumerate(ids):
             asked = nodes[(i + 1) % 3]
             self.assertIn("<s@from.example>", asked.cli("show", queue_id).stdout)
-            self.assertIn("smtp/[127.0.2.1]", asked.cli("why", queue_id).stdout)
+            # What moves in this moment, or is being read there, is told of a moment later.
+            self.eventually(lambda: "smtp/[127.0.2.1]" in asked.cli("why", queue_id).stdout)
             self.assertEqual(asked.cli("hold", queue_id).returncode, 0)
             self.assertEqual(asked.cli("release", queue_id).returncode, 0)
         for node in nodes:
