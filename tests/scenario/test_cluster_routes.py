@@ -98,13 +98,12 @@ class Routes(sluice.TestCase):
         rcpts = sum(map(len, messages))
         self.eventually(lambda: c.server().ask("SELECT count(*) FROM sluice.recipient JOIN sluice.part USING (p, id) WHERE part.state = 2")
                         == str(rcpts))
-        before = self.lies(c)
-        # They go to one place that is not one of the first, and then to many.
+        self.assertGreater(len(self.lies(c)), 1)
+        # They go to one place, which may be one of the first, and then to many.
         for node in nodes:
             self.route(node, "* smtp:[127.0.2.1]:%d\n" % dead)
             self.reload(node)
         self.eventually(lambda: len(self.lies(c)) == 1)
-        self.assertFalse(self.lies(c) & before)
         for i, queue_id in enumerate(ids):
             asked = nodes[(i + 1) % 3]
             self.assertIn("<s@from.example>", asked.cli("show", queue_id).stdout)
@@ -257,7 +256,6 @@ class Routes(sluice.TestCase):
         self.limit(nodes[1], "smtp/?127.0.5.*\n    maxring=2\n")
         self.eventually(lambda: self.tables(c) == "2 2")
         self.eventually(lambda: len(self.lies(c)) == 1)
-        self.assertFalse(self.lies(c) & apart)
         each_moved(1)
         # Another number is no other route.
         self.limit(nodes[1], "smtp/?127.0.5.*\n    maxring=3\n")
