@@ -20,7 +20,7 @@ int cluster_nodes_list(const char *url, struct slice password, bool json, struct
 /* Its partitions go to the others, now and in later lives, until undrain; it accepts mail. */
 int cluster_node_drain(const char *url, struct slice password, const char *name, struct buf *out,
                        struct buf *ret_error);
-/* -EAGAIN: it drains, and `out` says what is left; 0: it has no partitions; -ECANCELED: it has some,
+/* 0: it has no partitions; -EAGAIN: it drains, and `out` says what is left; -ECANCELED: it has some
  * and does not drain. */
 int cluster_node_left(const char *url, struct slice password, const char *name, struct buf *out,
                       struct buf *ret_error);
