@@ -160,7 +160,7 @@ static void say_not_confirmed(const json_t *answer)
         fputs(i > 0 ? ", " : "", stderr);
         put_text(stderr, json_string_value(name) != NULL ? json_string_value(name) : "?");
     }
-    fputs(", which has not confirmed it in time: it follows by itself, or loses its lease\n",
+    fputs(": not confirmed there in time; such a node follows by itself, or loses its lease\n",
           stderr);
 }
 

@@ -129,7 +129,7 @@ class Interventions(sluice.TestCase):
         self.addCleanup(end.set)
         done = anna.cli("pause", "*.example", check=True)
         self.assertEqual(done.stdout, "pause-1: pause *.example\n")
-        self.assertIn("in force at all nodes but bert, which has not confirmed it in time", done.stderr)
+        self.assertIn("in force at all nodes but bert: not confirmed there in time", done.stderr)
         end.set()
         self.cluster.go_on_node("bert")
         self.known("pause-1")
