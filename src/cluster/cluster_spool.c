@@ -94,6 +94,9 @@ static bool end_commit(struct spool *sp, int *ret_rc)
     if (sp->dirty) {
         rollback(sp);
     }
+    if (*ret_rc == -EUCLEAN) {
+        desk_stay(&s->desk, (struct msg_id){committer_in_the_way(s->committer)});
+    }
     desk_undo_all(&s->desk); /* none is left when the younger ones are told */
     arrivals_undone(&s->arrivals);
     recount_doubt(&s->recount);

@@ -84,7 +84,8 @@ struct committer {
     int64_t found[COMMITTER_UNDER_WAY_MAX];
     unsigned found_count;
     bool look_failed;
-    bool has_warned; /* the server: a commit did not wait for the standby */
+    bool has_warned;     /* the server: a commit did not wait for the standby */
+    uint64_t in_the_way; /* a message's id: see committer_in_the_way */
     char error[LINK_ERROR_MAX];
 };
 
@@ -277,8 +278,6 @@ static bool is_passing(const char *state)
            strcmp(state, "55P03") == 0;
 }
 
-/* Rows that no node has made are in the way of what it would store (23505): a further try is no
- * better. */
 static int errno_of(const char *state)
 {
     return strcmp(state, "22012") == 0                                  ? -ESTALE
@@ -327,6 +326,37 @@ static struct committer_batch *first_sent(struct committer *c)
     return b != NULL && b->state == BATCH_SENT ? b : NULL;
 }
 
+/* Of "Key (p, id)=(3, 123) already exists.", in whichever language, 123; or 0. */
+static uint64_t id_of_key(const char *detail)
+{
+    const char *names = strchr(detail, '('), *values = strstr(detail, ")=(");
+    uint64_t id = 0;
+
+    if (names == NULL || values == NULL) {
+        return 0;
+    }
+    for (values += 2; names != NULL && values != NULL;
+         names = strchr(names + 1, ','), values = strchr(values + 1, ',')) {
+        names += names[1] == ' ';
+        if (strncmp(names + 1, "id,", 3) == 0 || strncmp(names + 1, "id)", 3) == 0) {
+            id = strtoull(values + 1, NULL, 10);
+            break;
+        }
+    }
+    return id <= INT64_MAX ? id : 0;
+}
+
+static void keep_words(struct committer *c, const PGresult *result)
+{
+    const char *words = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    const char *detail = PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL);
+
+    (void)snprintf(c->error, sizeof c->error, "%s%s%s",
+                   words != NULL ? words : "the database refuses it", detail != NULL ? ": " : "",
+                   detail != NULL ? detail : ""); /* cut */
+    c->in_the_way = detail != NULL ? id_of_key(detail) : 0;
+}
+
 static void note_failure(struct committer *c, struct committer_batch *b, const PGresult *result)
 {
     const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
@@ -360,9 +390,11 @@ static void note_failure(struct committer *c, struct committer_batch *b, const P
         link_drop(c->link, words != NULL ? words : "the database refuses a transaction");
         return;
     }
-    keep_error(c, strcmp(b->error_state, "22012") == 0 ? words_stale
-                  : words != NULL                      ? words
-                                                       : "the database refuses it");
+    if (strcmp(b->error_state, "22012") == 0) {
+        keep_error(c, words_stale);
+    } else {
+        keep_words(c, result);
+    }
 }
 
 /* Which an answer is about. Those behind one that failed are answered, too, before the ROLLBACK can
@@ -668,6 +700,11 @@ bool committer_end(struct committer *c, int *ret_rc)
 const char *committer_error(const struct committer *c)
 {
     return c->error;
+}
+
+uint64_t committer_in_the_way(const struct committer *c)
+{
+    return c->in_the_way;
 }
 
 void committer_turn(struct committer *c)

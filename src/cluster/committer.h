@@ -18,7 +18,8 @@
  *
  * Errors: -ESTALE (another has taken this node's mail: its incarnation is not in force any more;
  * nothing can be committed before it registers again), -ENOSPC, -ECANCELED (an older one failed),
- * -EIO. Serialization failures, deadlocks and lock timeouts are tried again, COMMITTER_TRIES times.
+ * -EUCLEAN (a row that no node has made is in the way: a further try is no better), -EIO.
+ * Serialization failures, deadlocks and lock timeouts are tried again, COMMITTER_TRIES times.
  * Without a connection batches stay under way, for as long as it takes: what was sent may have
  * happened, and only the database knows.
  */
@@ -77,6 +78,8 @@ void committer_begin(struct committer *c, struct committer_batch *b);
 /* Has the oldest ended? Then *ret_rc, with committer_error's words, and it is forgotten. */
 bool committer_end(struct committer *c, int *ret_rc);
 const char *committer_error(const struct committer *c);
+/* After -EUCLEAN: the message whose key the row in the way has; 0: the server did not say. */
+uint64_t committer_in_the_way(const struct committer *c);
 
 /* While it is held nothing is sent that was not sent yet. */
 void committer_hold(struct committer *c, bool is_held);

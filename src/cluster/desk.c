@@ -894,7 +894,16 @@ int desk_quarantine(struct desk *d, struct msg_id id, struct slice reason)
 static bool is_passing(const struct desk *d, const struct desk_message *msg, unsigned table)
 {
     return msg->row == ROW_FRESH + table && !msg->is_loading && !msg->f.gone && !msg->is_foreign &&
-           msg->wrong == NULL && d->finder->is_mine[msg->f.p];
+           !msg->stays && msg->wrong == NULL && d->finder->is_mine[msg->f.p];
+}
+
+void desk_stay(struct desk *d, struct msg_id id)
+{
+    struct desk_message *msg = desk_find(d, id);
+
+    if (msg != NULL) {
+        msg->stays = true;
+    }
 }
 
 bool desk_is_passing(const struct desk *d, unsigned table, bool *ret_is_busy)

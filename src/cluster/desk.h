@@ -119,6 +119,7 @@ struct desk_message {
     bool parts_are_here;
     bool is_ready;  /* read to be claimed */
     bool is_looked; /* in desk.looked */
+    bool stays;     /* a row is in the way of its own: it is not moved */
     UT_hash_handle hh;
 };
 
@@ -249,6 +250,8 @@ bool desk_is_passing(const struct desk *d, unsigned table, bool *ret_is_busy);
 /* Move at most `max` of these, in the open batch, to where mail waits; how many. For all else they
  * are what they were. */
 size_t desk_move_passing(struct desk *d, unsigned table, size_t max);
+/* A row is in the way of that of a message: its row is where it is for as long as it passes. */
+void desk_stay(struct desk *d, struct msg_id id);
 
 /* Is the message, with its content if that is wanted, at hand? As spool_want. */
 int desk_want(struct desk *d, struct msg_id id, bool content);

@@ -448,6 +448,24 @@ static json_t *lease_gate(void)
     return gate;
 }
 
+void queue_gate_damage(const char *why, struct mono again, const char *command, json_t *gates)
+{
+    json_t *gate = gate_new("storage", true);
+
+    if (again.us == MONO_NEVER.us) {
+        gate_say(gate, "text", "it can't be read: %s", why);
+    } else {
+        gate_times(gate, (struct wall){0}, gate_wall(again));
+        gate_say(gate, "text",
+                 "it can't be read, or what became of its deliveries can't be stored, and that is "
+                 "tried again at %s: %s",
+                 gate_clock(gate_wall(again), clock_wall()).text, why);
+    }
+    gate_say(gate, "advice", "Other mail goes on. What is in its way there is found by `%s'",
+             command);
+    CHECK(json_array_insert_new(gates, 0, gate) == 0);
+}
+
 void queue_gate_all_mail(const struct queue *q, json_t *gates)
 {
     struct queue_facts is;

@@ -37,6 +37,10 @@ const char *gate_place_window_limit(const struct gate_place *p);
 json_t *queue_gate(const struct queue *q, struct gate_place *p, const struct sched_wait *w,
                    const struct sched_gate *g);
 
+/* Put the gate of a message that can't be read, or whose results can't be stored, for that reason,
+ * before the others. `command` finds what is wrong. */
+void queue_gate_damage(const char *why, struct mono again, const char *command, json_t *gates);
+
 /* Put the gates that are closed for all mail before the others: results can't be stored, or this
  * node's lease is over. Until that is repaired nothing starts at any time. */
 void queue_gate_all_mail(const struct queue *q, json_t *gates);

@@ -315,6 +315,18 @@ static void say_parked(struct queue *q, struct gate_place *p, const struct spool
     }
 }
 
+static void put_damage(const struct queue *q, struct msg_id id, json_t *gates)
+{
+    struct mono again;
+    const char *why = damage_why(&q->damage, id, &again);
+
+    if (why != NULL) {
+        queue_gate_damage(
+            why, again, spool_has_others(q->spool) ? "sluice cluster check" : "sluice spool check",
+            gates);
+    }
+}
+
 /* What the scheduler adds to a group of a message that is on disk. */
 static void finish_disk_group(struct queue *q, const struct spool_message *m, json_t *group)
 {
@@ -330,6 +342,7 @@ static void finish_disk_group(struct queue *q, const struct spool_message *m, js
         if (m->parked.len > 0 && park_key_kind(m->parked) == PARK_SHARE) {
             say_parked(q, &p, m, json_array_get(gates, 0));
         }
+        put_damage(q, m->id, gates);
         queue_gate_all_mail(q, gates);
         queue_gate_room(q, gates);
         sched_why_dest(q->sched, transport, dest, &w);
@@ -342,6 +355,7 @@ static void finish_disk_group(struct queue *q, const struct spool_message *m, js
         }
         gate_place_fini(&p);
     } else {
+        put_damage(q, m->id, gates);
         gate_sum_up(group);
     }
 }

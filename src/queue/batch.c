@@ -128,6 +128,7 @@ static void step_refused(struct queue *q, struct step *step)
         spool_id_print(step->id, text);
         log_error("%s: can't be quarantined: %s", text, spool_error(q->spool));
     } else {
+        damage_drop(q, step->id);
         queue_quarantine(q, step->id, spool_error(q->spool));
     }
     step_free(step);
@@ -149,9 +150,14 @@ static bool list_has(const struct step_list *steps, struct msg_id id)
 /* Apply it to the open batch and remember it. Takes the step. */
 static void add(struct queue *q, struct step *step)
 {
+    struct step_list *resting = damage_results(&q->damage, step->id);
     struct batch *b = &q->batch;
     int rc;
 
+    if (resting != NULL) {
+        STAILQ_INSERT_TAIL(resting, step, next); /* it rests on these */
+        return;
+    }
     if (batch_is_blocked(b)) {
         STAILQ_INSERT_TAIL(&b->redo, step, next);
         return;
@@ -204,6 +210,7 @@ void batch_drop(struct queue *q, struct msg_id id)
 {
     drop_from(&q->batch.waits, id);
     drop_from(&q->batch.redo, id);
+    damage_drop(q, id); /* and what rests */
 }
 
 void batch_add_submission(struct queue *q, struct msg_id id, struct active_msg *msg,
@@ -415,15 +422,25 @@ static void undone(struct queue *q, struct step_list *steps, int rc)
     }
 }
 
-/* What its pages hold is damaged, or rows are in its way; results of other messages can still be
- * stored. Each further try of the message would deliver it once more. Takes the step. */
-static void redo_drop(struct queue *q, struct step *step)
+/* Its pages are damaged, or rows are in its way; results of other messages can still be stored. So
+ * it rests, with all that was to be done again of its message. Each further delivery would be one
+ * more. Takes the step. */
+static void redo_rest(struct queue *q, struct step *step)
 {
-    log_error("a result can't be stored, its message may be sent again after the next start: %s",
-              spool_error(q->spool));
-    queue_drop(q, step->id);
-    damage_hide(q, step->id, spool_error(q->spool), false);
-    step_free(step);
+    struct step_list results = STAILQ_HEAD_INITIALIZER(results), *redo = &q->batch.redo;
+    struct step *later, *after;
+    struct msg_id id = step->id;
+
+    STAILQ_INSERT_TAIL(&results, step, next);
+    for (later = STAILQ_FIRST(redo); later != NULL; later = after) {
+        after = STAILQ_NEXT(later, next);
+        if (later->id.n == id.n) {
+            STAILQ_REMOVE(redo, later, step, next);
+            STAILQ_INSERT_TAIL(&results, later, next);
+        }
+    }
+    queue_drop(q, id);
+    damage_rest(q, id, spool_error(q->spool), &results);
 }
 
 /* The oldest is not under way any more. It stays where it is until the next one begins. */
@@ -444,9 +461,10 @@ static void redo_ended(struct queue *q, struct step *step, int step_rc, int rc)
     b->redo_applies = false;
     rc = step_rc != 0 ? step_rc : rc;
     if (rc == -EUCLEAN) {
-        redo_drop(q, step);
+        redo_rest(q, step);
     } else if (rc == 0) {
         b->redo_stored = true;
+        damage_stored(q, step->id, !list_has(&b->redo, step->id));
         step_free(step);
     } else if (batch_refused(rc)) {
         step_refused(q, step); /* its quarantine joins a later batch */
@@ -518,7 +536,7 @@ static void succeeded(struct queue *q, struct batch_commit *c)
 static void failed(struct queue *q, int rc)
 {
     struct step_list open = STAILQ_HEAD_INITIALIZER(open);
-    bool is_first = true;
+    bool is_first = true, rests = rc == -EUCLEAN && q->batch.under_way[slot(&q->batch, 0)].redo;
 
     STAILQ_CONCAT(&open, &q->batch.open);
     q->batch.submissions = 0;
@@ -547,6 +565,9 @@ static void failed(struct queue *q, int rc)
     CHECK(q->batch.under_way_count == 0);
     undone(q, &open, -ECANCELED);
     q->batch.is_late = false;
+    if (rests) {
+        return; /* it is about one message alone */
+    }
     clients_storage(&q->clients, false);
     queue_flow_update(
         q); /* a full disk has cost the spool its reserve: no new mail before it is back */
@@ -762,6 +783,11 @@ void batch_turn(struct queue *q)
     answer_late(q);
 }
 
+void batch_add_again(struct queue *q, struct step_list *steps)
+{
+    STAILQ_CONCAT(&q->batch.redo, steps);
+}
+
 void batch_redo(struct queue *q)
 {
     q->batch.redo_goes_on = true;
@@ -833,7 +859,7 @@ void batch_end(struct queue *q)
 {
     struct batch *b = &q->batch;
 
-    if (batch_is_blocked(b) || !STAILQ_EMPTY(&b->waits)) {
+    if (batch_is_blocked(b) || !STAILQ_EMPTY(&b->waits) || damage_has_results(&q->damage)) {
         log_error("results could not be stored: some mail will be delivered again");
     } else if (b->under_way_count > 0) {
         log_error("commits have not ended within shutdown_timeout: some mail may be delivered "
@@ -852,4 +878,14 @@ void batch_end(struct queue *q)
     forget(q, &b->waits);
     forget(q, &b->redo);
     forget(q, &b->open);
+}
+
+void batch_free_steps(struct step_list *steps)
+{
+    struct step *step;
+
+    while ((step = STAILQ_FIRST(steps)) != NULL) {
+        STAILQ_REMOVE_HEAD(steps, next);
+        step_free(step);
+    }
 }

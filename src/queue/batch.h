@@ -22,7 +22,8 @@
  * they are stored, because the mail has been delivered. While some wait in REDO (batch_is_blocked)
  * nothing new is accepted or delivered, so their number is bounded by what was being delivered;
  * results that come meanwhile wait behind them, as they may rest on them. They are done one by one,
- * each when the commit of the one before has ended.
+ * each when the commit of the one before has ended. Those of a message that the spool can't store
+ * at all (-EUCLEAN) leave REDO together, and are tried again later (queue_damage.h).
  *
  * A submission is committed in the turn it comes in, because its client waits for the answer,
  * unless commits have had several of late: clients that were answered together send their next
@@ -216,6 +217,11 @@ bool batch_is_idle(const struct queue *q);
 
 /* Did the spool refuse this call alone, leaving the batch as it was? */
 bool batch_refused(int rc);
+
+/* What could not be stored is done again, behind what is done again already: all of `steps`, which
+ * are taken. batch_redo begins. */
+void batch_add_again(struct queue *q, struct step_list *steps);
+void batch_free_steps(struct step_list *steps);
 
 /* Is there a step of this message? */
 bool batch_has(const struct batch *b, struct msg_id id);

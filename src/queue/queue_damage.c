@@ -1,13 +1,26 @@
 #include "queue_damage.h"
 
+#include "check.h"
 #include "clock.h"
 #include "hash.h"
+#include "log.h"
 #include "mem.h"
 #include "queue.h"
 
+enum damaged_state {
+    DAMAGED_HIDDEN,  /* no result waits */
+    DAMAGED_RESTING, /* `results` wait */
+    DAMAGED_TRYING,  /* they are being done again, and are not here */
+};
+
 struct damaged_message {
     struct msg_id id;
+    enum damaged_state state;
     struct mono again; /* when it is to be tried */
+    int64_t rest_us;   /* how long after that, when it fails */
+    bool is_awaited;   /* others want it */
+    struct step_list results;
+    char *why;
     UT_hash_handle hh;
 };
 
@@ -19,17 +32,59 @@ static struct damaged_message *find(const struct damage *d, struct msg_id id)
     return m;
 }
 
-void damage_hide(struct queue *q, struct msg_id id, const char *why, bool try_again)
+static struct damaged_message *need(struct queue *q, struct msg_id id, const char *why)
 {
     struct damaged_message *m = find(&q->damage, id);
 
     if (m == NULL) {
         m = mem_new(sizeof *m);
         m->id = id;
+        STAILQ_INIT(&m->results);
+        m->rest_us = QUEUE_REST_US;
         HASH_ADD(hh, q->damage.table, id, sizeof m->id, m);
         auditor_tell_damage(q, id, why);
     }
+    mem_free(m->why);
+    m->why = mem_string(why);
+    return m;
+}
+
+static void forget(struct damage *d, struct damaged_message *m)
+{
+    HASH_DEL(d->table, m);
+    batch_free_steps(&m->results);
+    mem_free(m->why);
+    mem_free(m);
+}
+
+static void tell_lost(struct msg_id id)
+{
+    char text[SPOOL_ID_TEXT_MAX];
+
+    spool_id_print(id, text);
+    log_warning("%s: its result could not be stored: what was delivered may be delivered again",
+                text);
+}
+
+void damage_hide(struct queue *q, struct msg_id id, const char *why, bool try_again)
+{
+    struct damaged_message *m = need(q, id, why);
+
     m->again = try_again ? mono_after(clock_mono(), QUEUE_UNREADABLE_US) : MONO_NEVER;
+}
+
+void damage_rest(struct queue *q, struct msg_id id, const char *why, struct step_list *results)
+{
+    struct damaged_message *m = need(q, id, why);
+
+    CHECK(m->state != DAMAGED_RESTING); /* later ones are added there */
+    STAILQ_CONCAT(&m->results, results);
+    m->state = DAMAGED_RESTING;
+    m->again = mono_after(clock_mono(), m->rest_us);
+    if (m->is_awaited) {
+        damage_leave(q, id, true);
+    }
+    m->rest_us = m->rest_us * 2 < QUEUE_REST_MAX_US ? m->rest_us * 2 : QUEUE_REST_MAX_US;
 }
 
 bool damage_is_hidden(const struct damage *d, struct msg_id id)
@@ -37,20 +92,110 @@ bool damage_is_hidden(const struct damage *d, struct msg_id id)
     return find(d, id) != NULL;
 }
 
+struct step_list *damage_results(const struct damage *d, struct msg_id id)
+{
+    struct damaged_message *m = find(d, id);
+
+    return m != NULL && m->state == DAMAGED_RESTING ? &m->results : NULL;
+}
+
+const char *damage_why(const struct damage *d, struct msg_id id, struct mono *ret_again)
+{
+    const struct damaged_message *m = find(d, id);
+
+    if (m == NULL) {
+        return NULL;
+    }
+    *ret_again = m->again;
+    return m->why;
+}
+
+/* It is read anew, and goes on. */
+static void give_back(struct queue *q, struct damaged_message *m)
+{
+    struct msg_id id = m->id;
+
+    forget(&q->damage, m);
+    spool_unclaim(q->spool, id);
+    import_now(&q->import);
+}
+
+void damage_stored(struct queue *q, struct msg_id id, bool is_last)
+{
+    struct damaged_message *m = find(&q->damage, id);
+
+    if (m == NULL || m->state != DAMAGED_TRYING || !is_last) {
+        return;
+    }
+    m->state = DAMAGED_HIDDEN; /* deliveries that had begun may not have ended */
+    for (m = q->damage.table; m != NULL; m = m->hh.next) {
+        if (m->state != DAMAGED_TRYING) {
+            m->again = m->again.us != MONO_NEVER.us ? clock_mono() : MONO_NEVER;
+        }
+    }
+}
+
+void damage_drop(struct queue *q, struct msg_id id)
+{
+    struct damaged_message *m = find(&q->damage, id);
+
+    if (m != NULL) {
+        if (m->state == DAMAGED_RESTING) {
+            tell_lost(id);
+        }
+        forget(&q->damage, m);
+    }
+}
+
+void damage_leave(struct queue *q, struct msg_id id, bool at_once)
+{
+    struct damaged_message *m = find(&q->damage, id);
+
+    if (m == NULL) {
+        return;
+    }
+    m->is_awaited |= at_once;
+    if (m->state != DAMAGED_TRYING) {
+        m->again = clock_mono();
+    }
+    if (m->state == DAMAGED_RESTING && at_once) {
+        tell_lost(id);
+        batch_free_steps(&m->results);
+        m->state = DAMAGED_HIDDEN;
+    }
+}
+
+bool damage_has_results(const struct damage *d)
+{
+    const struct damaged_message *m = d->table;
+
+    while (m != NULL && m->state != DAMAGED_RESTING) {
+        m = m->hh.next;
+    }
+    return m != NULL;
+}
+
 void damage_try_again(struct queue *q)
 {
     struct damaged_message *m, *next;
+    unsigned tries = 0;
 
     HASH_ITER(hh, q->damage.table, m, next)
     {
-        if (mono_reached(m->again, clock_mono())) {
-            struct msg_id id = m->id;
-
-            HASH_DEL(q->damage.table, m);
-            mem_free(m);
-            spool_unclaim(q->spool, id);
-            import_now(&q->import);
+        if (!mono_reached(m->again, clock_mono())) {
+            continue;
         }
+        if (m->state == DAMAGED_HIDDEN && active_find(&q->active, m->id) == NULL) {
+            give_back(q, m);
+        } else if (m->state == DAMAGED_RESTING && q->clients.commits_work &&
+                   tries < QUEUE_REST_TRIES && (tries > 0 || !batch_is_blocked(&q->batch))) {
+            m->state = DAMAGED_TRYING;
+            batch_add_again(q, &m->results);
+            tries++;
+        }
+    }
+    if (tries > 0) {
+        batch_redo(q);
     }
 }
 
@@ -60,7 +205,6 @@ void damage_fini(struct damage *d)
 
     HASH_ITER(hh, d->table, m, next)
     {
-        HASH_DEL(d->table, m);
-        mem_free(m);
+        forget(d, m);
     }
 }

@@ -116,6 +116,7 @@ void external_tell(struct queue *q)
             break;
         case SPOOL_EVENT_CHANGED:
             queue_leave(q, event.id);
+            damage_leave(q, event.id, false);
             break;
         case SPOOL_EVENT_READY:
             queue_at_hand(q);
@@ -130,6 +131,7 @@ void external_tell(struct queue *q)
             break;
         case SPOOL_EVENT_HURRY:
             agents_break_off(q, event.id);
+            damage_leave(q, event.id, true);
             break;
         case SPOOL_EVENT_ROUTES:
             queue_reroute(q);

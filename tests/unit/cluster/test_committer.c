@@ -145,6 +145,8 @@ static void one_that_fails_takes_the_younger_one_with_it(void **state)
     committer_begin(c, things(20, 5));
     assert_int_equal(end(), -EUCLEAN);
     assert_non_null(strstr(committer_error(c), "duplicate key"));
+    assert_non_null(strstr(committer_error(c), "(n)=(5) already exists")); /* no message's */
+    assert_int_equal(committer_in_the_way(c), 0);
     assert_int_equal(end(), -ECANCELED);
     assert_int_equal(count(), 5);
     committer_begin(c, things(30, 5)); /* and it goes on */

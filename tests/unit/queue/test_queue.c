@@ -3113,27 +3113,86 @@ static void a_commit_that_fails_takes_the_younger_ones_with_it(void **state)
     assert_true(logged(": removed"));
 }
 
-static void results_that_can_never_be_stored_hold_up_no_other_mail(void **state)
+/* What the message waits for. */
+static const char *binds(const char *id)
 {
-    (void)state;
-    site.findings_wanted = true;
-    (void)submit("a@here.test", "b@there.test");
-    (void)submit("a@here.test", "c@other.test");
-    assert_int_equal(site.count, 2);
+    const json_t *groups =
+        json_object_get(ask(200, "{\"op\":\"why\",\"id\":\"%s\"}", id), "groups");
+
+    return json_string_value(json_object_get(json_array_get(groups, 0), "binds"));
+}
+
+/* The results of both deliveries can't be stored by themselves. */
+static void rest_two(void)
+{
     memory_later_hold(&site.later, true);
     deferred(0);
     sent(1);
     site.later.rc = -EUCLEAN;
     memory_later_hold(&site.later, false);
     settle();
+}
+
+static void results_that_can_t_be_stored_hold_up_no_other_mail_and_are_tried_again(void **state)
+{
+    (void)state;
+    site.findings_wanted = true;
+    const char *deferred_id = submit("a@here.test", "b@there.test");
+    const char *sent_id = submit("a@here.test", "c@other.test");
+    assert_int_equal(site.count, 2);
+    rest_two();
     site.later.rc = 0;
-    assert_true(logged("a result can't be stored, its message may be sent again"));
+    assert_true(logged("it can't be read or changed on disk"));
     pass_time(2 * QUEUE_CHECK_PERIOD_US);
     assert_true(site.flow.storage_ok);
     assert_int_equal(site.count, 2); /* neither goes again now */
+    assert_string_equal(binds(sent_id), "storage");
     submit("a@here.test", "d@third.test");
     sent(2);
     assert_int_equal(messages(), 2);
+
+    site.later.rc = -EUCLEAN; /* still */
+    pass_time(QUEUE_REST_US);
+    assert_true(site.flow.storage_ok);
+    assert_int_equal(messages(), 2);
+    site.later.rc = 0;
+    pass_time(QUEUE_REST_US);
+    assert_int_equal(messages(), 2); /* not so soon */
+    pass_time(QUEUE_REST_US + 2 * QUEUE_CHECK_PERIOD_US);
+    ask(404, "{\"op\":\"show\",\"id\":\"%s\"}", sent_id);
+    assert_string_equal(state_of(deferred_id), "deferred");
+    assert_string_equal(binds(deferred_id), "not_due");
+    assert_int_equal(site.count, 3); /* no delivery was repeated */
+    pass_time(HOUR_US);
+    assert_int_equal(site.count, 4);
+    sent(3);
+    assert_int_equal(messages(), 0);
+}
+
+static void results_that_rest_are_lost_with_their_partition(void **state)
+{
+    (void)state;
+    site.findings_wanted = true;
+    (void)submit("a@here.test", "b@there.test");
+    const char *id = submit("a@here.test", "c@other.test");
+    struct msg_id n;
+    struct queue *q = site.role.state;
+
+    rest_two();
+    pass_time(2 * QUEUE_CHECK_PERIOD_US);
+    assert_true(spool_id_parse(slice_string(id), &n));
+    damage_leave(q, n, false); /* asked for, it is tried once more, */
+    pass_time(2 * QUEUE_CHECK_PERIOD_US);
+    assert_true(spool_is_claimed(q->spool, n));
+    assert_false(logged("may be delivered again"));
+    damage_leave(q, n, true); /* and then it goes */
+    site.later.rc = 0;
+    pass_time(2 * QUEUE_CHECK_PERIOD_US);
+    assert_true(logged("may be delivered again"));
+    assert_int_equal(site.count, 3); /* it is here still: so it goes from here */
+    sent(2);
+    pass_time(2 * QUEUE_REST_US);
+    assert_int_equal(messages(), 1);
 }
 
 static void results_that_come_while_others_are_stored_again_wait_behind_them(void **state)
@@ -3761,7 +3820,8 @@ UNIT_MAIN(
     LATER_TEST(many_do_not_wait_for_the_commit_before_theirs),
     LATER_TEST(in_busy_times_commits_are_spaced_out),
     LATER_TEST(a_commit_that_fails_takes_the_younger_ones_with_it),
-    LATER_TEST(results_that_can_never_be_stored_hold_up_no_other_mail),
+    LATER_TEST(results_that_can_t_be_stored_hold_up_no_other_mail_and_are_tried_again),
+    LATER_TEST(results_that_rest_are_lost_with_their_partition),
     LATER_TEST(results_that_come_while_others_are_stored_again_wait_behind_them),
     LATER_TEST(what_may_be_undone_is_not_tried_again),
     LATER_TEST(an_operators_answer_waits_for_the_end_of_its_commit),
