@@ -1,6 +1,7 @@
 /*
  * Rows for one statement, gathered column by column: each column is a parameter, an array in
- * PostgreSQL's binary form, and the statement takes them apart again with unnest($1, $2, ..).
+ * PostgreSQL's binary form, and the statement takes them apart again, with unnest($1, $2, ..) or
+ * with ($1)[i].
  *
  * A column's type is a letter: s smallint, i int, l bigint, b bytea, t text (marked_text.h), o
  * boolean.
