@@ -44,6 +44,31 @@ bool answer_text(const PGresult *r, int row, int column, size_t max, struct text
                ret_text);
 }
 
+/* As pg_type has them. */
+enum { TYPE_BOOL = 16, TYPE_BYTEA = 17, TYPE_INT8 = 20, TYPE_INT2 = 21, TYPE_INT4 = 23 };
+enum { TYPE_TEXT = 25, TYPE_VARCHAR = 1043 };
+
+static bool is_of(Oid type, char letter)
+{
+    return letter == 'b' ? type == TYPE_BYTEA
+           : letter == 't'
+               ? type == TYPE_TEXT || type == TYPE_VARCHAR
+               : type == TYPE_BOOL || type == TYPE_INT8 || type == TYPE_INT2 || type == TYPE_INT4;
+}
+
+const char *answer_misfit(const PGresult *r, const char *types)
+{
+    for (int i = 0; types[i] != '\0'; i++) {
+        if (i >= PQnfields(r)) {
+            return "?";
+        }
+        if (!is_of(PQftype(r, i), types[i])) {
+            return PQfname(r, i);
+        }
+    }
+    return NULL;
+}
+
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 static int64_t number(struct answer_row *in, int64_t min, int64_t max, const char *what)
@@ -209,6 +234,8 @@ const char answers_fresh_0_sql[] = FRESH("0");
 const char answers_fresh_1_sql[] = FRESH("1");
 const char answers_fresh_2_sql[] = FRESH("2");
 
+const char answers_fresh_types[] = "nnnnnnnnbbbbtnnbbttbn";
+
 static void take_fresh(struct desk *d, const PGresult *r, int row, struct text_pool *pool)
 {
     struct spool_message m = {
@@ -255,6 +282,8 @@ const char answers_waiting_sql[] =
     "m.chunks, CASE WHEN m.size <= $3 THEN "
     "m.bytes END FROM unnest($1::smallint[], $2::bigint[]) AS u (p, id) JOIN part x ON x.p = u.p "
     "AND x.id = u.id JOIN message m ON m.id = x.message";
+
+const char answers_waiting_types[] = "nnnnnnnnbbbbtnnnnnntnnnnnb";
 
 static void take_waiting(struct desk *d, const PGresult *r, int row, struct text_pool *pool)
 {
@@ -305,6 +334,8 @@ const char answers_rcpts_sql[] =
     "SELECT r.p, r.id, r.n, notify, route_generation, address, orcpt, transport, nexthop, state, "
     "attempts, last_attempt, status, diagnostic, reply, remote, tls FROM unnest($1::smallint[], "
     "$2::bigint[]) AS u (p, id) JOIN recipient r ON r.p = u.p AND r.id = u.id";
+
+const char answers_rcpts_types[] = "nnnnnbbttnnnbbbbb";
 
 /* $1, $2: report parts. As they are with them; of each so many. */
 const char answers_others_sql[] =

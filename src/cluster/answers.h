@@ -4,7 +4,8 @@
  * What comes from the database may be anything (another program's hand, a damaged disk): numbers
  * are held against their ranges, texts against their limits, counts against what they count. A row
  * that has no id that was asked for is left out; a message whose rows make no sense is on the desk
- * with the reason (desk_fill_wrong), so that it is quarantined, and stops nothing else.
+ * with the reason (desk_fill_wrong), so that it is quarantined, and stops nothing else. Answers
+ * whose columns have other types are not to be taken at all: that is no message's fault.
  */
 #ifndef CLUSTER_ANSWERS_H
 #define CLUSTER_ANSWERS_H
@@ -21,6 +22,10 @@ bool answer_number(const PGresult *r, int row, int column, int64_t *ret_n);
  * NULL, no such text, or longer than `max`. */
 bool answer_text(const PGresult *r, int row, int column, size_t max, struct text_pool *pool,
                  struct slice *ret_text);
+
+/* Is a column of another type than `types` has it, a letter each: n number or boolean, b bytea, t
+ * text? Then the table is wrong, not the mail. Its name; NULL: all are as they should be. */
+const char *answer_misfit(const PGresult *r, const char *types);
 
 /* A row that is read from its first column on. */
 struct answer_row {
@@ -47,11 +52,13 @@ void answer_rcpt(struct answer_row *row, struct spool_rcpt *to);
  * answers are to be taken in this order. Of fresh tables, all three or one. */
 extern const char answers_fresh_sql[], answers_waiting_sql[], answers_rcpts_sql[];
 extern const char answers_fresh_0_sql[], answers_fresh_1_sql[], answers_fresh_2_sql[];
+extern const char answers_fresh_types[], answers_waiting_types[], answers_rcpts_types[];
 void answers_fresh(struct desk *d, const PGresult *r);
 void answers_waiting(struct desk *d, const PGresult *r);
 void answers_rcpts(struct desk *d, const PGresult *r);
 
-/* The same of report parts: what is pending of their parts, PARTS_PENDING_MAX of each. */
+/* The same of report parts, of answers_rcpts_types: what is pending of their parts,
+ * PARTS_PENDING_MAX of each. */
 extern const char answers_others_sql[];
 void answers_others(struct desk *d, const PGresult *r);
 

@@ -112,6 +112,7 @@ static void turn(struct spool *sp)
     committer_turn(s->committer);
     housekeeper_turn(s->housekeeper);
     loader_turn(s->loader);
+    engine_member_tell_reading(s->member, reader_refusal(loader_reader(s->loader)));
     fresh_mover_turn(&s->mover, boot_now().us);
     handover_turn(&s->handover, boot_now().us);
     engine_search_turn(s->search);

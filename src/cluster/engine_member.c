@@ -63,6 +63,7 @@ struct engine_member {
     bool has_told;                    /* the link something that it has to act on */
     bool has_said_why;                /* the lease is not renewed, since it ended */
     char words[MEMBERSHIP_WORDS_MAX]; /* said last */
+    char unread[LINK_ERROR_MAX];      /* why mail can't be read: said last */
     struct told_events events;
 };
 
@@ -391,6 +392,19 @@ static void say_words(struct engine_member *m)
         say(m, SPOOL_EVENT_WARNING, "nothing is accepted or delivered: %s", words);
     } else {
         say(m, SPOOL_EVENT_LOG, "the database is as it should be again");
+    }
+}
+
+void engine_member_tell_reading(struct engine_member *m, const char *why_not)
+{
+    if (strcmp(why_not, m->unread) == 0) {
+        return;
+    }
+    (void)snprintf(m->unread, sizeof m->unread, "%s", why_not); /* fits */
+    if (why_not[0] != '\0') {
+        say(m, SPOOL_EVENT_WARNING, "mail that waits can't be read for now: %s", why_not);
+    } else {
+        say(m, SPOOL_EVENT_LOG, "mail that waits can be read again");
     }
 }
 

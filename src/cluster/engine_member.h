@@ -58,6 +58,9 @@ struct msg_id engine_member_next_id(struct engine_member *m);
 /* May this id be given? */
 bool engine_member_has_reserved(const struct engine_member *m, struct msg_id id);
 
+/* Why mail can't be read; "": it can. Said when that changes. */
+void engine_member_tell_reading(struct engine_member *m, const char *why_not);
+
 /* A commit is durable: owners of these partitions are woken. */
 void engine_member_tell(struct engine_member *m, const struct partition_set *told);
 /* All commits have failed, the oldest with `rc`, and nothing is open. */

@@ -26,6 +26,7 @@ struct link {
     uint32_t events;      /* watched for */
     int timer;            /* owned: when connecting has taken too long */
     bool broken;          /* to be taken down in the next turn */
+    bool is_refused;      /* see link_is_refused */
     unsigned passed_over; /* hosts that were of no use, the last times */
     int64_t timeline;     /* of the server; 0: it has not told, or has none */
     const char *prepared[LINK_PREPARED_MAX];
@@ -280,6 +281,7 @@ void link_connect(struct link *l)
         mem_free(lists[i]);
     }
     l->state = LINK_CONNECTING;
+    l->is_refused = false;
     (void)PQsetNoticeReceiver(l->conn, on_notice, l);
     if (PQstatus(l->conn) == CONNECTION_BAD) {
         l->broken = true;
@@ -493,6 +495,13 @@ static void on_setting(struct link *l, const PGresult *result)
     }
 }
 
+static const char *words_of(const PGresult *result)
+{
+    const char *words = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+
+    return words != NULL ? words : PQresultErrorMessage(result);
+}
+
 /* An answer while statements are prepared: the sync behind them brings the link up. */
 static void on_prepared(struct link *l, const PGresult *result)
 {
@@ -513,7 +522,8 @@ static void on_prepared(struct link *l, const PGresult *result)
         l->owner->changed(l->arg, l, true);
         return;
     default:
-        keep_error(l, PQresultErrorMessage(result));
+        l->is_refused = l->is_refused || PQresultErrorField(result, PG_DIAG_SQLSTATE) != NULL;
+        keep_error(l, words_of(result));
         l->broken = true;
     }
 }
@@ -655,6 +665,11 @@ bool link_is_up(const struct link *l)
 bool link_is_down(const struct link *l)
 {
     return l->state == LINK_DOWN;
+}
+
+bool link_is_refused(const struct link *l)
+{
+    return l->is_refused;
 }
 
 const char *link_error(const struct link *l)

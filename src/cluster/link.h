@@ -149,6 +149,8 @@ bool link_has_others(const struct link *l);
 bool link_is_up(const struct link *l);
 bool link_is_down(const struct link *l);
 const char *link_error(const struct link *l);
+/* It did not come up, the last time: the server refuses a statement of link_prepare. */
+bool link_is_refused(const struct link *l);
 
 /* Queue a statement; parameters are copied. The link is up. What can't be queued (memory) drops it:
  * `changed` is told at the next link_turn. */

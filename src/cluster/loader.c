@@ -1197,6 +1197,55 @@ static void answer(void *arg, void *question, unsigned n, const PGresult *r)
     }
 }
 
+/* What ASK_LOAD has of each place, as load_sql. */
+static bool misfits(void *arg, void *question, unsigned n, const PGresult *r, char *words)
+{
+    static const char *const types[] = {answers_fresh_types, answers_waiting_types,
+                                        answers_rcpts_types};
+    static const char *const tables[] = {"fresh_0 to fresh_2", "part, message", "recipient"};
+    const struct question *q = question;
+    const char *column = NULL, *of = "part, fresh_0 to fresh_2";
+
+    (void)arg;
+    switch (q->ask) {
+    case ASK_LOAD:
+        n += q->where == ROW_WAITING;
+        of = n < 3 ? tables[n] : "";
+        column = n < 3 ? answer_misfit(r, types[n]) : NULL;
+        break;
+    case ASK_OTHERS:
+        of = tables[2];
+        column = answer_misfit(r, answers_rcpts_types);
+        break;
+    case ASK_CONTENT:
+        of = "content, message, fresh_0 to fresh_2";
+        column = answer_misfit(r, "b");
+        break;
+    case ASK_HEADS:
+        column = answer_misfit(r, "nnn");
+        break;
+    case ASK_PARTS:
+    case ASK_WALK:
+    case ASK_PASSING:
+    case ASK_KEY:
+    case ASK_LOCATE:
+        column = answer_misfit(r, "nn");
+        break;
+    case ASK_COUNT:
+    case ASK_ARRIVALS:
+    case ASK_TOLD:
+    case ASK_NOTHING:
+        break; /* what makes no sense there is left out, and looked for again */
+    }
+    if (column != NULL) {
+        (void)snprintf(words, LINK_ERROR_MAX,
+                       "the tables are not as this program knows them: column %s (of %s) has "
+                       "another type",
+                       column, of); /* fits */
+    }
+    return column != NULL;
+}
+
 static void ended(void *arg, void *question, bool answered)
 {
     struct loader *l = arg;
@@ -1256,7 +1305,8 @@ struct loader *loader_new(int epoll_fd, const struct link_target *target, struct
     static const char *const often[] = {
         answers_fresh_0_sql, answers_fresh_1_sql, answers_fresh_2_sql, answers_fresh_sql,
         answers_waiting_sql, answers_rcpts_sql,   arrivals_ask_sql,    NULL};
-    static const struct reader_owner owner = {.answer = answer, .end = ended, .prepared = often};
+    static const struct reader_owner owner = {
+        .misfits = misfits, .answer = answer, .end = ended, .prepared = often};
     struct loader *l = mem_new(sizeof *l);
 
     l->desk = desk;

@@ -2,6 +2,7 @@
 
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/queue.h>
 #include <sys/timerfd.h>
@@ -28,6 +29,9 @@ struct reader {
     STAILQ_HEAD(, reader_question) questions;
     unsigned count, sent;
     char error[LINK_ERROR_MAX];
+    bool is_refused;   /* for `refusal`, in this connection */
+    unsigned refusals; /* since something was answered */
+    char refusal[LINK_ERROR_MAX];
 };
 
 static void send_some(struct reader *r)
@@ -57,10 +61,17 @@ static void free_question(struct reader_question *q)
     mem_free(q);
 }
 
+static void keep_refusal(struct reader *r, const char *words)
+{
+    (void)snprintf(r->refusal, sizeof r->refusal, "%s", words); /* cut */
+    r->is_refused = true;
+}
+
 static void answer(void *arg, struct link *l, const PGresult *result)
 {
     struct reader *r = arg;
     struct reader_question *q = STAILQ_FIRST(&r->questions);
+    const char *words;
 
     if (q == NULL || !q->is_sent) {
         link_drop(l, "the database answers what was not asked");
@@ -69,18 +80,29 @@ static void answer(void *arg, struct link *l, const PGresult *result)
     switch (PQresultStatus(result)) {
     case PGRES_TUPLES_OK:
     case PGRES_COMMAND_OK:
+        if (r->owner->misfits != NULL &&
+            r->owner->misfits(r->arg, q->question, q->answered, result, r->refusal)) {
+            r->is_refused = true;
+            link_drop(l, r->refusal);
+            return;
+        }
         r->owner->answer(r->arg, q->question, q->answered++, result);
         return;
     case PGRES_PIPELINE_SYNC:
         STAILQ_REMOVE_HEAD(&r->questions, next);
         r->count--;
         r->sent--;
+        r->refusals = 0;
         r->owner->end(r->arg, q->question, true);
         free_question(q);
         send_some(r);
         return;
     default:
-        link_drop(l, PQresultErrorMessage(result));
+        words = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+        if (words != NULL) { /* else the connection is lost */
+            keep_refusal(r, words);
+        }
+        link_drop(l, words != NULL ? words : PQresultErrorMessage(result));
     }
 }
 
@@ -96,6 +118,13 @@ static void changed(void *arg, struct link *l, bool is_up)
         return;
     }
     (void)snprintf(r->error, sizeof r->error, "%s", link_error(l)); /* cut */
+    if (link_is_refused(l)) {
+        keep_refusal(r, link_error(l));
+    }
+    if (r->is_refused) {
+        r->refusals += r->refusals < READER_REFUSALS;
+        r->is_refused = false;
+    }
     r->sent = 0;
     STAILQ_FOREACH(q, &r->questions, next)
     {
@@ -191,4 +220,9 @@ bool reader_is_up(const struct reader *r)
 const char *reader_error(const struct reader *r)
 {
     return r->error;
+}
+
+const char *reader_refusal(const struct reader *r)
+{
+    return r->refusals == READER_REFUSALS ? r->refusal : "";
 }

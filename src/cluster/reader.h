@@ -3,7 +3,8 @@
  *
  * A question is some statements without effect, sent at once and answered in order. When the
  * connection is lost before all of it was answered it is asked again, whole, so that the same
- * answers may come twice. A statement that the database refuses counts as a lost connection.
+ * answers may come twice. A statement that the database refuses counts as a lost connection, and so
+ * does an answer of another form: nothing else is asked before it is right.
  */
 #ifndef CLUSTER_READER_H
 #define CLUSTER_READER_H
@@ -19,9 +20,15 @@
 /* Questions that are sent and not answered. */
 #define READER_SENT_MAX 4
 
+/* A server that ends, or stands by now, refuses a statement, too: for a moment. */
+#define READER_REFUSALS 5
+
 struct reader;
 
 struct reader_owner {
+    /* Is the answer of another form than it should be, as a table is? Then say which, in `words` of
+     * LINK_ERROR_MAX. NULL: any is taken. */
+    bool (*misfits)(void *arg, void *question, unsigned n, const PGresult *result, char *words);
     /* The answer to the n-th statement of a question, from 0; lasts for the call. */
     void (*answer)(void *arg, void *question, unsigned n, const PGresult *result);
     /* All was answered, or the reader ends before (`answered` false): the question is forgotten. */
@@ -46,5 +53,9 @@ void reader_turn(struct reader *r);
 
 bool reader_is_up(const struct reader *r);
 const char *reader_error(const struct reader *r); /* of the last connection; or "" */
+
+/* Why nothing can be asked, or the oldest question not be answered, READER_REFUSALS times one after
+ * the other; or "". A server that is away is no reason. */
+const char *reader_refusal(const struct reader *r);
 
 #endif

@@ -1,6 +1,7 @@
 /*
  * Mail that has been passing for long, in a real database: it comes to wait, what is on the desk
- * and what is not, and for the queue nothing has changed.
+ * and what is not, and for the queue nothing has changed. And such mail is read again, unless the
+ * tables are not as they should be.
  */
 #include "unit.h"
 
@@ -77,7 +78,7 @@ static void turn(struct spool *sp)
     spool_commits_turn(sp);
     while (spool_next_event(sp, &event)) {
         assert_true(event.type == SPOOL_EVENT_READY || event.type == SPOOL_EVENT_LOG ||
-                    event.type == SPOOL_EVENT_GAINED);
+                    event.type == SPOOL_EVENT_GAINED || event.type == SPOOL_EVENT_CHANGED);
     }
 }
 
@@ -258,8 +259,84 @@ static void what_has_a_row_in_its_way_stays(void **state)
     spool_close(sp);
 }
 
+/* The first is seen by a node that begins then, too. */
+static const struct {
+    const char *alter, *said, *undo;
+} forms[] = {
+    {"ALTER TABLE sluice.part ALTER due TYPE text",
+     "column due (of part, message) has another type",
+     "ALTER TABLE sluice.part ALTER due TYPE bigint USING due::bigint"},
+    {"ALTER TABLE sluice.part ALTER created TYPE numeric",
+     "column created (of part, message) has another type",
+     "ALTER TABLE sluice.part ALTER created TYPE bigint"},
+    {"ALTER TABLE sluice.recipient ALTER orcpt TYPE text USING encode(orcpt, 'escape')",
+     "column orcpt (of recipient) has another type",
+     "ALTER TABLE sluice.recipient ALTER orcpt TYPE bytea USING orcpt::bytea"},
+    {"ALTER TABLE sluice.content ALTER bytes TYPE text USING encode(bytes, 'hex')",
+     "column bytes (of content, message, fresh_0 to fresh_2) has another type",
+     "ALTER TABLE sluice.content ALTER bytes TYPE bytea USING decode(bytes, 'hex')"},
+    {"ALTER TABLE sluice.message RENAME envid TO away", "column m.envid does not exist",
+     "ALTER TABLE sluice.message RENAME away TO envid"},
+    {"ALTER TABLE sluice.part DROP reason", "column x.reason does not exist",
+     "ALTER TABLE sluice.part ADD reason bytea NOT NULL DEFAULT ''"},
+    {"ALTER TABLE sluice.recipient RENAME TO away", "relation \"recipient\" does not exist",
+     "ALTER TABLE sluice.away RENAME TO recipient"},
+};
+
+/* Ask for the message until it is said why it does not come. */
+static void wait_for_words(struct spool *sp, struct msg_id id, const char *words)
+{
+    struct spool_event event;
+    bool is_said = false;
+
+    while (!is_said) {
+        assert_int_equal(spool_want(sp, id, SPOOL_WANT_ROWS | SPOOL_WANT_CONTENT), -EAGAIN);
+        (void)spool_commits_wait(sp, US_PER_S);
+        spool_commits_turn(sp);
+        while (spool_next_event(sp, &event)) {
+            if (event.type == SPOOL_EVENT_WARNING) {
+                is_said |= memmem(event.text.ptr, event.text.len, words, strlen(words)) != NULL;
+            }
+        }
+    }
+}
+
+static void while_a_table_has_another_form_no_mail_is_set_aside(void **state)
+{
+    struct spool *sp = NULL;
+    struct spool_message m;
+    struct msg_id id;
+
+    (void)state;
+    (void)postgres_server_ask(&server, "UPDATE sluice.cluster SET fresh_now = 0");
+    sp = open_spool();
+    fixture_ok(sp, fixture_submit(sp, "s@example.org", "a@one.example", 1, 300000, true, &id));
+    fixture_ok(sp, spool_commit(sp));
+    spool_unclaim(sp, id);
+    spool_close(sp);
+    for (size_t i = 0; i <= sizeof forms / sizeof forms[0]; i++) {
+        size_t n = i > 0 ? i - 1 : 0;
+
+        if (i > 0) {
+            sp = open_spool();
+        }
+        (void)postgres_server_ask(&server, forms[n].alter);
+        if (i == 0) {
+            sp = open_spool();
+        }
+        wait_for_words(sp, id, forms[n].said);
+        (void)postgres_server_ask(&server, forms[n].undo);
+        bring(sp, id);
+        fixture_ok(sp, spool_read(sp, id, &m));
+        assert_int_equal(m.state, SPOOL_INCOMING);
+        assert_true(fixture_content_ok(sp, &m));
+        spool_close(sp);
+    }
+}
+
 POSTGRES_MAIN(start_server, stop_server,
               cmocka_unit_test(what_passes_for_long_comes_to_wait_and_goes_on),
               cmocka_unit_test(a_message_of_a_table_in_use_is_left_alone),
               cmocka_unit_test(a_result_that_meets_the_move_counts),
-              cmocka_unit_test(what_has_a_row_in_its_way_stays))
+              cmocka_unit_test(what_has_a_row_in_its_way_stays),
+              cmocka_unit_test(while_a_table_has_another_form_no_mail_is_set_aside))
