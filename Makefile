@@ -12,12 +12,14 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 SENDMAIL ?= auto
 FUZZ_SECONDS ?= 600
+# Trees for tests.
+SANITIZED = -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false
 export PATH := /usr/bin:/bin:/usr/sbin:/sbin:$(PATH)
 
 # Prints nothing unless it fails.
 quietly = said=$$($(1) 2>&1) || { echo "$$said"; exit 1; }
 
-.PHONY: demo demo-cluster run build test bench bench-relay fuzz soak format install clean
+.PHONY: demo demo-cluster run build tools build-test build-clang test bench bench-relay fuzz soak format install clean
 
 run: build
 	@exec build/sluiced
@@ -39,16 +41,23 @@ build/build.ninja:
 
 test:
 	@scripts/setup test
-	@scripts/tools build/tools
-	@[ -e build/build.ninja ] || meson setup build --buildtype=debugoptimized -Dtests=false >/dev/null
-	@$(call quietly,ninja -C build --quiet)
-	@[ -e build-test/build.ninja ] || meson setup build-test -Doptimization=1 \
-		-Db_sanitize=address,undefined -Db_lundef=false >/dev/null
-	@$(call quietly,ninja -C build-test --quiet)
-	@[ -e build-clang/build.ninja ] || CC=clang meson setup build-clang -Dfuzz=true -Doptimization=1 \
-		-Db_sanitize=address,undefined -Db_lundef=false >/dev/null
-	@$(call quietly,ninja -C build-clang --quiet)
+	@$(MAKE) --no-print-directory -j2 build-clang tools build build-test
 	@python3 tests/run.py
+
+tools:
+	@scripts/tools build/tools
+
+build-test: build-test/build.ninja
+	@$(call quietly,ninja -C build-test --quiet)
+
+build-test/build.ninja:
+	@meson setup build-test $(SANITIZED) >/dev/null
+
+build-clang: build-clang/build.ninja
+	@$(call quietly,ninja -C build-clang --quiet fuzz_targets)
+
+build-clang/build.ninja:
+	@CC=clang meson setup build-clang -Dfuzz=true $(SANITIZED) >/dev/null
 
 bench: build
 	@scripts/setup test
@@ -69,16 +78,13 @@ bench: build
 
 fuzz:
 	@scripts/setup test
-	@[ -e build-clang/build.ninja ] || CC=clang meson setup build-clang -Dfuzz=true -Doptimization=1 \
-		-Db_sanitize=address,undefined -Db_lundef=false >/dev/null
-	@$(call quietly,ninja -C build-clang --quiet)
+	@$(MAKE) --no-print-directory build-clang
 	@python3 tests/run.py --fuzz-seconds $(FUZZ_SECONDS) --only fuzz
 
 soak: build
 	@scripts/setup test
 	@scripts/tools build/tools
-	@[ -e build-test/build.ninja ] || meson setup build-test -Doptimization=1 \
-		-Db_sanitize=address,undefined -Db_lundef=false >/dev/null
+	@$(MAKE) --no-print-directory build-test/build.ninja
 	@$(call quietly,ninja -C build-test --quiet tests/pg_proxy)
 	@SLUICE_BUILD=$(CURDIR)/build python3 tests/run.py --only soak
 

@@ -40,7 +40,7 @@ scenario/test_cluster_interventions unit/spool/test_spool_damage scenario/test_c
 scenario/test_cluster scenario/test_cluster_parts scenario/test_cluster_tables browser/test_dashboard tests/fault/test_spool_fault
 scenario/test_postoffice_threads unit/cluster/test_cluster_cuts fault/test_cluster_by_hand fault/test_cluster_torture
 model/test_lease unit/core/test_sched_random scenario/test_tls scenario/test_start scenario/test_cli structure/test_structure
-interop/test_dane unit/cluster/test_membership unit/sim/test_sim_world scenario/test_agents scenario/test_postoffice_reports
+interop/test_dane structure/test_compiler unit/cluster/test_membership unit/sim/test_sim_world scenario/test_agents scenario/test_postoffice_reports
 scenario/test_sim scenario/test_why scenario/test_mailq_postoffice unit/zmailer/test_postoffice interop/test_dns fault/test_kill
 scenario/test_hostile scenario/test_scheduler_front scenario/test_mta_sts unit/queue/test_queue scenario/test_daemon
 scenario/test_slow_clients interop/test_postfix scenario/test_classes scenario/test_mailq scenario/test_pipe scenario/test_stopped
