@@ -62,7 +62,8 @@ struct shared_texts {
     bool is_current;       /* a look of this life, and of this lease, has ended */
     uint64_t current_with; /* else: it is so with this one */
     int64_t read_count, read_redirects;
-    uint64_t begun; /* looks */
+    uint64_t begun;   /* looks */
+    int64_t sweep_at; /* us: when the next one begins in any case */
 };
 
 static int64_t asked_number(const struct shared_texts *t, uint32_t token)
@@ -280,10 +281,11 @@ void shared_texts_turn(struct shared_texts *t, int64_t format, int64_t count, in
         t->wanted_since = now;
     }
     if (t->node != SPOOL_NOBODY && !t->is_looking && reader_is_up(t->reader) &&
-        (t->wanted > t->begun || t->has_more)) {
+        (t->wanted > t->begun || t->has_more || now >= t->sweep_at)) {
         if (!t->has_more) {
             t->begun++;
         }
+        t->sweep_at = now + SHARED_TEXTS_SWEEP_US;
         look(t);
     }
 }

@@ -28,6 +28,8 @@
 #define SHARED_TEXTS_PAGE 500
 /* A copy that is known to be older than this is too old to deliver by. */
 #define SHARED_TEXTS_LATE_US (2 * INT64_C(1000000))
+/* A look without a reason: a change by hand raises no count. */
+#define SHARED_TEXTS_SWEEP_US (60 * INT64_C(1000000))
 
 struct shared_texts;
 

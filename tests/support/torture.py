@@ -161,7 +161,8 @@ class Torture:
         number = self.cluster.server().ask("SELECT no FROM sluice.node WHERE name = '%s'" % name)
         began = time.monotonic()
         self.cluster.kill_node(name)
-        sluice.eventually(lambda: int(number) not in self.cluster.partitions(), "nobody takes over", detail=self.diagnosis)
+        sluice.eventually(lambda: self.launch_ended(but=name) or int(number) not in self.cluster.partitions(), "nobody takes over",
+                          detail=self.diagnosis)
         self.take_overs.append(time.monotonic() - began)
 
     def restart_node(self, name):
@@ -273,8 +274,11 @@ class Torture:
         self.has_failed_over = True
         self.kinds["fail_over"] += 1
 
-    def launch_ended(self):
+    def launch_ended(self, but=None):
+        """A node that began while a server stood still, say."""
         for name, node in self.cluster.nodes.items():
+            if name == but:
+                continue
             if node.process is not None and node.process.poll() is not None:
                 if node.process.returncode != -signal.SIGKILL:
                     self.ends.append((name, node.process.returncode, [line for line in node.log().splitlines()[-12:] if "error" in line]))
@@ -315,7 +319,7 @@ class Torture:
 
     def missing(self):
         with self.site.lock:
-            return [(subject, address) for subject, (to, _) in self.accepted.items() for address in to
+            return [(subject, address) for subject, (to, _) in list(self.accepted.items()) for address in to
                     if not (address in self.site.reported if address.startswith("f") else self.site.got.get((subject, address)))]
 
     def too_often(self):
@@ -336,7 +340,7 @@ class Torture:
         with self.site.lock:
             copies = collections.Counter(len(times) for times in self.site.got.values())
         return "seed %s: %d messages, %d recipients, copies %s, reports %d; take-overs %s s; harms %s; ended by itself %s" % (
-            self.seed, len(self.accepted), sum(len(to) for to, _ in self.accepted.values()), dict(sorted(copies.items())),
+            self.seed, len(self.accepted), sum(len(to) for to, _ in list(self.accepted.values())), dict(sorted(copies.items())),
             sum(self.site.reported.values()), " ".join("%.1f" % s for s in self.take_overs), dict(self.kinds), self.ends)
 
     def diagnosis(self):

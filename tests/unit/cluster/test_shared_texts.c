@@ -261,6 +261,21 @@ static void after_a_lease_was_over_all_is_read_first(void **state)
     assert_int_equal(shared_texts_changes(texts), 1);
 }
 
+/* Nothing tells of it, and nobody is late for it. */
+static void what_was_changed_by_hand_is_seen_after_a_while(void **state)
+{
+    (void)state;
+    ask("INSERT INTO intervention VALUES (1, 0, 1, 'one'), (2, 0, 1, 'two')");
+    enter();
+    ask("DELETE FROM intervention WHERE number = 1");
+    shared_texts_turn(texts, SHARED_TEXTS_FORMAT, 0, now + SHARED_TEXTS_SWEEP_US - 1);
+    now += SHARED_TEXTS_SWEEP_US;
+    shared_texts_turn(texts, SHARED_TEXTS_FORMAT, 0, now);
+    assert_false(shared_texts_is_late(texts, now + 2 * SHARED_TEXTS_LATE_US));
+    follow(shared_texts_looks(texts) + 1, 0);
+    assert_string_equal(all(), "2:two");
+}
+
 #define SHARED_TEST(f) cmocka_unit_test_setup_teardown(f, start, stop)
 
 POSTGRES_MAIN(start_server, stop_server, SHARED_TEST(nothing_is_known_before_the_first_look),
@@ -272,4 +287,5 @@ POSTGRES_MAIN(start_server, stop_server, SHARED_TEST(nothing_is_known_before_the
               SHARED_TEST(numbers_below_ours_that_are_new_are_found),
               SHARED_TEST(rows_that_make_no_sense_are_passed_over),
               SHARED_TEST(tokens_are_those_of_this_life_alone),
-              SHARED_TEST(after_a_lease_was_over_all_is_read_first))
+              SHARED_TEST(after_a_lease_was_over_all_is_read_first),
+              SHARED_TEST(what_was_changed_by_hand_is_seen_after_a_while))
