@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "buf.h"
+#include "cluster_url.h"
 #include "postgres_server.h"
 #include "spool.h"
 #include "spool_search.h"
@@ -147,7 +148,37 @@ static void what_passes_can_be_left_out(void **state)
     assert_int_equal(ids[1].n, 128);
 }
 
+/* As of a server that hangs after it has let a command in. */
+static void a_statement_without_an_answer_ends(void **state)
+{
+    struct cluster_url u;
+    struct buf error;
+    PGconn *conn;
+    PGresult *r;
+
+    (void)state;
+    buf_init(&error, 1000);
+    assert_true(cluster_url_parse(&u, postgres_server_url(&server), CLUSTER_URL_READING, &error));
+    assert_int_equal(u.answer_s, CLUSTER_URL_READ_S);
+    assert_true(cluster_url_resolve(&u, &error));
+    conn = cluster_url_connect(&u, &error);
+    assert_non_null(conn);
+    PQclear(cluster_url_exec(&u, conn, "SET statement_timeout = 0"));
+    u.answer_s = 1;
+    r = cluster_url_exec(&u, conn, "SELECT pg_sleep(3600)");
+    assert_null(r);
+    cluster_url_say_error(&u, conn, &error);
+    assert_non_null(strstr(buf_cstr(&error), "has not answered for 1 s"));
+    r = cluster_url_exec(&u, conn, "SELECT 1"); /* its connection is cut */
+    assert_int_not_equal(PQresultStatus(r), PGRES_TUPLES_OK);
+    PQclear(r);
+    PQfinish(conn);
+    cluster_url_fini(&u);
+    buf_fini(&error);
+}
+
 POSTGRES_MAIN(start, stop, cmocka_unit_test(destinations_are_counted),
               cmocka_unit_test(what_passes_can_be_left_out),
               cmocka_unit_test(a_page_begins_where_it_is_told),
-              cmocka_unit_test(the_oldest_of_a_destination_is_found))
+              cmocka_unit_test(the_oldest_of_a_destination_is_found),
+              cmocka_unit_test(a_statement_without_an_answer_ends))
