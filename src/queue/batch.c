@@ -480,26 +480,32 @@ static bool ends_later(const struct queue *q)
     return spool_commits_fd(q->spool) >= 0;
 }
 
+static unsigned enough(const struct queue *q)
+{
+    return ends_later(q) ? BATCH_ENOUGH_LATER : BATCH_ENOUGH;
+}
+
 /* Many submissions came while a commit was under way: there are more clients than it had. What has
- * come waits for as many more, for as long as that commit took. */
+ * come waits for as many more. */
 static void space_out(struct batch *b, const struct batch_commit *c)
 {
-    int64_t took = clock_mono().us - c->begun.us;
-
     if (b->under_way_count == 0 && b->submissions >= BATCH_GATHER_MIN &&
         b->submissions * 4 >= c->submissions) {
         b->is_spaced = true;
-        b->commit_by = mono_after(clock_mono(), took < BATCH_SPACE_US ? took : BATCH_SPACE_US);
+        b->commit_by = mono_after(clock_mono(), b->space_us);
     }
 }
 
 static void succeeded(struct queue *q, struct batch_commit *c)
 {
     struct step_list steps = STAILQ_HEAD_INITIALIZER(steps);
+    int64_t count = 0, took = clock_mono().us - c->begun.us;
     const struct step *step;
-    int64_t count = 0;
 
     q->batch.is_full = false;
+    if (ends_later(q)) {
+        q->batch.space_us = took < BATCH_SPACE_US ? took : BATCH_SPACE_US;
+    }
     STAILQ_CONCAT(&steps, &c->steps);
     if (c->redo_rc != 0 && !ends_later(q)) {
         log_held_drop(); /* it is said when it is done again */
@@ -517,7 +523,7 @@ static void succeeded(struct queue *q, struct batch_commit *c)
     }
     if (count > 0) {
         q->batch.commits++;
-        measure_add(&q->measures.commit_time, &measure_commits, clock_mono().us - c->begun.us);
+        measure_add(&q->measures.commit_time, &measure_commits, took);
         measure_add(&q->measures.batch_steps, &measure_sizes, count);
     }
     if (q->batch.is_late && !batch_is_blocked(&q->batch)) {
@@ -643,6 +649,11 @@ static void note_submissions(struct batch *b)
     b->submissions = 0;
 }
 
+static int64_t longer(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 /* Is the commit better left for a later turn? */
 static bool may_wait(struct queue *q)
 {
@@ -652,7 +663,7 @@ static bool may_wait(struct queue *q)
         (import_is_due(&q->import) && !ends_later(q))) { /* else it is not claimed before its end */
         return false;
     }
-    if (b->submissions >= BATCH_ENOUGH) {
+    if (b->submissions >= enough(q)) {
         return false;
     }
     if (b->submissions > 0 && !b->is_spaced && !more_will_come(b)) {
@@ -660,9 +671,9 @@ static bool may_wait(struct queue *q)
     }
     if (b->submissions > 0 && !b->is_spaced && !b->gathers) {
         b->gathers = true;
-        b->commit_by = mono_after(clock_mono(), BATCH_GATHER_US);
+        b->commit_by = mono_after(clock_mono(), longer(BATCH_GATHER_US, b->space_us));
     } else if (b->commit_by.us == 0) {
-        b->commit_by = mono_after(clock_mono(), BATCH_WAIT_US);
+        b->commit_by = mono_after(clock_mono(), longer(BATCH_WAIT_US, b->space_us));
     }
     return !mono_reached(b->commit_by, clock_mono());
 }
@@ -682,7 +693,7 @@ static bool can_begin(const struct queue *q)
     unsigned max = spool_commits_max(q->spool);
 
     return b->under_way_count < (max < BATCH_COMMITS_MAX ? max : BATCH_COMMITS_MAX) &&
-           (b->under_way_count == 0 || b->submissions >= BATCH_ENOUGH);
+           (b->under_way_count == 0 || b->submissions >= enough(q));
 }
 
 /* Commit the open batch; `redo` is what has just been done again in it (taken), or NULL. */

@@ -15,8 +15,9 @@
  *
  * How many commits can be under way, and whether they end at once, is the spool's matter
  * (spool_commits.h); while it bears no more the open batch grows. They are made durable one after
- * the other, so behind one that is under way another begins with BATCH_ENOUGH submissions only:
- * fewer are not earlier for being sent now, and a commit costs the database what 20 messages do.
+ * the other, so behind one that is under way another begins with BATCH_ENOUGH_LATER submissions
+ * only: fewer are not earlier for being sent now, and a commit costs the database what 20 messages
+ * do.
  *
  * Submissions are not done again, because their clients are refused for now. Results are, until
  * they are stored, because the mail has been delivered. While some wait in REDO (batch_is_blocked)
@@ -28,11 +29,14 @@
  * A submission is committed in the turn it comes in, because its client waits for the answer,
  * unless commits have had several of late: clients that were answered together send their next
  * messages together, so the first of these waits for the others, BATCH_GATHER_US at most, and
- * shares their sync. Where commits end later and many came while one was under way, there are more
- * clients than it had: what has come waits for more, as long as that commit took, BATCH_SPACE_US at
- * most. A batch of results alone waits BATCH_WAIT_US for a submission: nothing depends
+ * shares their sync. A batch of results alone waits BATCH_WAIT_US for a submission: nothing depends
  * on it, and a crash in that time repeats what a crash in the sync would have repeated. A spool
  * that concludes has no submissions and no sync to share, so nothing waits.
+ *
+ * Where commits end later both wait as long as the last commit took, if that is longer, but not
+ * longer than BATCH_SPACE_US: the slower the database is, the more it gains by fewer commits, and
+ * an answer takes at most about twice as long for it. If many came while a commit was under way,
+ * there are more clients than it had, and what has come waits for more at its end, for as long.
  */
 #ifndef QUEUE_BATCH_H
 #define QUEUE_BATCH_H
@@ -56,8 +60,8 @@ struct step;
 #define BATCH_GATHER_US 300
 /* With fewer submissions in a commit there is nothing to wait for. */
 #define BATCH_GATHER_MIN 4
-/* Busy times: the most from the end of a commit to the beginning of the next. */
-#define BATCH_SPACE_US (4 * US_PER_MS)
+/* Where commits end later: the most that is waited to fill one. */
+#define BATCH_SPACE_US (16 * US_PER_MS)
 
 /* The clients of a commit that takes longer are told to try again, though it may yet happen: their
  * mail is then there twice, and never lost. */
@@ -71,8 +75,10 @@ struct step;
 
 /* Commits under way; a spool that bears more gets no more. */
 #define BATCH_COMMITS_MAX 4
-/* With so many submissions a commit begins, also behind another: more of them save little. */
-#define BATCH_ENOUGH 64
+/* With so many submissions a commit begins: more of them save little. Where commits end later one
+ * costs the database more, and it begins behind another then. */
+#define BATCH_ENOUGH       64
+#define BATCH_ENOUGH_LATER 128
 
 STAILQ_HEAD(step_list, step);
 
@@ -109,6 +115,8 @@ struct batch {
     bool is_late;
     bool gathers;     /* commit_by is that of a submission */
     bool is_spaced;   /* it is that of a busy time */
+    int64_t space_us; /* as long as the last commit took, BATCH_SPACE_US at most; 0: they end at
+                         once */
     uint64_t commits; /* since start */
 };
 

@@ -3037,11 +3037,11 @@ static void many_do_not_wait_for_the_commit_before_theirs(void **state)
     (void)state;
     memory_later_hold(&site.later, true);
     put_many(1);
-    put_many(BATCH_ENOUGH); /* both are under way, as many as can be */
-    put_many(BATCH_ENOUGH);
+    put_many(BATCH_ENOUGH_LATER); /* both are under way, as many as can be */
+    put_many(BATCH_ENOUGH_LATER);
     put_many(1);
     commits_end(0);
-    assert_int_equal(site.done_count, 2 * BATCH_ENOUGH + 2);
+    assert_int_equal(site.done_count, 2 * BATCH_ENOUGH_LATER + 2);
     assert_int_equal(number(ask(200, "{\"op\":\"status\"}"), "commits"), 3);
 }
 
@@ -3077,6 +3077,106 @@ static void in_busy_times_commits_are_spaced_out(void **state)
     assert_int_equal(site.done_count, 3 * BATCH_GATHER_MIN);
     settle();
     assert_int_equal(number(ask(200, "{\"op\":\"status\"}"), "commits"), 2);
+}
+
+static void turns(int count)
+{
+    for (int i = 0; i < count; i++) {
+        turn();
+    }
+}
+
+static void clock_goes(int64_t us)
+{
+    clock_set_offset(clock_offset() + us);
+    turns(10);
+}
+
+/* `count` messages are stored by one commit, which takes so long. */
+static void store_slowly(int count, int64_t us)
+{
+    size_t before = site.done_count;
+
+    memory_later_hold(&site.later, true);
+    for (int i = 0; i < count; i++) {
+        put("a@here.test", "many@there.test");
+    }
+    turns(10);
+    clock_goes(us);
+    assert_int_equal(site.done_count, before);
+    memory_later_hold(&site.later, false);
+    turns(10);
+    assert_int_equal(site.done_count, before + (size_t)count);
+}
+
+/* The same clients send again, one before the others: it waits as long as their last commit took,
+ * at most. */
+static void the_first_of_many_waits_as_long_as_a_slow_commit_took(void **state)
+{
+    size_t before;
+
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        store_slowly(8, BATCH_SPACE_US / 2);
+    }
+    before = site.done_count;
+    put("a@here.test", "many@there.test");
+    turns(10);
+    clock_goes(BATCH_GATHER_US);
+    for (int i = 0; i < 4; i++) {
+        put("a@here.test", "many@there.test");
+    }
+    clock_goes(0);
+    assert_int_equal(site.done_count, before);
+    put("a@here.test", "many@there.test"); /* six of eight: that is enough */
+    turns(10);
+    assert_int_equal(site.done_count, before + 6);
+    put("a@here.test", "many@there.test");
+    turns(10);
+    clock_goes(BATCH_GATHER_US); /* the last commit was a quick one */
+    assert_int_equal(site.done_count, before + 7);
+    store_slowly(8, BATCH_SPACE_US / 2);
+    before = site.done_count;
+    put("a@here.test", "many@there.test");
+    turns(10);
+    clock_goes(BATCH_SPACE_US / 2 - BATCH_GATHER_US);
+    assert_int_equal(site.done_count, before);
+    clock_goes(BATCH_GATHER_US);
+    assert_int_equal(site.done_count, before + 1);
+    store_slowly(8, 10 * BATCH_SPACE_US);
+    before = site.done_count;
+    put("a@here.test", "many@there.test");
+    turns(10);
+    clock_goes(BATCH_SPACE_US - 1);
+    assert_int_equal(site.done_count, before);
+    clock_goes(1); /* no longer than that */
+    assert_int_equal(site.done_count, before + 1);
+}
+
+static void tell_sent(size_t i)
+{
+    put_verdict(i, OUTCOME_OK, VERDICT_SENT, "2.0.0", "250 2.0.0 Ok", "");
+    turns(10);
+}
+
+static void results_alone_wait_as_long_as_a_slow_commit_took(void **state)
+{
+    const struct batch *batch = &((struct queue *)site.role.state)->batch;
+
+    (void)state;
+    store_slowly(3, BATCH_SPACE_US / 2);
+    assert_int_equal(batch->commits, 1);
+    tell_sent(0);
+    clock_goes(BATCH_SPACE_US / 2 - 1);
+    assert_int_equal(batch->commits, 1);
+    clock_goes(1);
+    assert_int_equal(batch->commits, 2);
+    tell_sent(1); /* that one was quick */
+    clock_goes(BATCH_WAIT_US);
+    assert_int_equal(batch->commits, 3);
+    tell_sent(2);
+    submit("a@here.test", "one@there.test"); /* with a client's it does not wait */
+    assert_int_equal(batch->commits, 4);
 }
 
 static void a_commit_that_fails_takes_the_younger_ones_with_it(void **state)
@@ -3819,6 +3919,8 @@ UNIT_MAIN(
     LATER_TEST(nothing_is_answered_before_its_commit_has_ended),
     LATER_TEST(many_do_not_wait_for_the_commit_before_theirs),
     LATER_TEST(in_busy_times_commits_are_spaced_out),
+    LATER_TEST(the_first_of_many_waits_as_long_as_a_slow_commit_took),
+    LATER_TEST(results_alone_wait_as_long_as_a_slow_commit_took),
     LATER_TEST(a_commit_that_fails_takes_the_younger_ones_with_it),
     LATER_TEST(results_that_can_t_be_stored_hold_up_no_other_mail_and_are_tried_again),
     LATER_TEST(results_that_rest_are_lost_with_their_partition),
