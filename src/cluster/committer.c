@@ -13,14 +13,15 @@
 #include "check.h"
 #include "mem.h"
 
-/* The node must be in force, and stay so until the commit: FOR SHARE keeps the row from those who
- * take over. Division by zero (22012) fails all that follows. */
 /* Around each batch: prepared, with those of batches. */
 static const char sql_begin[] = "BEGIN";
 static const char sql_commit[] = "COMMIT";
-static const char sql_fence[] =
-    "SELECT 1 / count(*) FROM (SELECT 1 FROM fence WHERE no = $1 AND incarnation = $2 FOR SHARE) "
-    "f";
+/* The marker, under the fence: the node must be in force, and stay so until the commit, so FOR
+ * SHARE keeps the row from those who take over. Division by zero (22012) fails all that follows. */
+static const char sql_fenced_marker[] =
+    "INSERT INTO batch SELECT $1, $2 / count(*) FROM (SELECT 1 FROM fence WHERE no = $1 AND "
+    "incarnation = $3 FOR SHARE) f";
+/* For who has locked the fence's row already. */
 static const char sql_marker[] = "INSERT INTO batch VALUES ($1, $2)";
 
 static const char words_stale[] =
@@ -29,8 +30,8 @@ static const char words_stale[] =
 #define SQL_WAIT "SELECT incarnation FROM fence WHERE no = $1 FOR UPDATE"
 #define SQL_LOOK "SELECT n FROM batch WHERE node = $1 AND n >= $2 ORDER BY n LIMIT 2"
 
-/* Begin, fence, then the marker is answered. */
-#define MARKER_ANSWER 3
+/* Begin, then the marker is answered. */
+#define MARKER_ANSWER 2
 
 /* Numbers of batches grow over all lives of a node, on whichever machine they are: each life has so
  * many. As it stands in SQL_NEW_FENCE, too. */
@@ -205,6 +206,15 @@ static void send_numbers(struct committer *c, const char *sql, int64_t a, int64_
     link_send(c->link, sql, params, 2);
 }
 
+static void send_fenced_marker(struct committer *c, int64_t n)
+{
+    char room[3][24];
+    const struct link_param params[] = {number_param(room[0], c->node), number_param(room[1], n),
+                                        number_param(room[2], c->incarnation)};
+
+    link_send(c->link, sql_fenced_marker, params, 3);
+}
+
 unsigned committer_batch_send(const struct committer_batch *b, struct link *l)
 {
     const struct committer_statement *s;
@@ -225,8 +235,7 @@ static void send_batch(struct committer *c, struct committer_batch *b)
     b->committed = b->refused = false;
     b->answers = 0;
     send_plain(c, sql_begin);
-    send_numbers(c, sql_fence, c->node, c->incarnation);
-    send_numbers(c, sql_marker, c->node, b->number);
+    send_fenced_marker(c, b->number);
     b->sent = MARKER_ANSWER + committer_batch_send(b, c->link) + 1;
     send_plain(c, sql_commit);
     link_sync(c->link);
@@ -581,7 +590,7 @@ static const struct link_owner owner = {.changed = changed, .answer = answer, .n
 
 static void prepare(struct committer *c, const char *(*statement)(unsigned n))
 {
-    static const char *const own[] = {sql_begin, sql_commit, sql_fence, sql_marker};
+    static const char *const own[] = {sql_begin, sql_commit, sql_fenced_marker};
     const char *sql;
 
     link_prepare(c->link, own, sizeof own / sizeof own[0]);

@@ -7,14 +7,14 @@
  *                          +--- not in ----+ connection lost: is it in? (markers)
  *                               the database       +--> it is: ended with 0
  *
- * A batch is one transaction: the fence is checked under a lock that lasts until the commit, a
- * marker (node, number) says afterwards that the batch happened, then come its statements. When a
- * connection is lost with batches unanswered, a new one first waits for the old session's
- * transaction to end (it takes the fence's row), then looks for the markers, and commits a marker
- * of its own: that commit waits for the standby, and with it for all that is older. So what is told
- * as done is on the standby, too, and nothing is done twice. The same look is made when a marker is
- * refused because it is there already; when a commit is refused, or the server warns that it did
- * not wait for the standby; and when the server takes no writes any more.
+ * A batch is one transaction: a marker (node, number), which says afterwards that the batch
+ * happened, is stored if the fence is in force, whose lock lasts until the commit; then come its
+ * statements. When a connection is lost with batches unanswered, a new one first waits for the old
+ * session's transaction to end (it takes the fence's row), then looks for the markers, and commits
+ * a marker of its own: that commit waits for the standby, and with it for all that is older. So
+ * what is told as done is on the standby, too, and nothing is done twice. The same look is made
+ * when a marker is refused because it is there already; when a commit is refused, or the server
+ * warns that it did not wait for the standby; and when the server takes no writes any more.
  *
  * Errors: -ESTALE (another has taken this node's mail: its incarnation is not in force any more;
  * nothing can be committed before it registers again), -ENOSPC, -ECANCELED (an older one failed),
