@@ -495,9 +495,14 @@ static int places_of(struct spool *sp, struct msg_id id, struct spool_places *re
     return desk_places_of(&cluster_of(sp)->desk, id, ret);
 }
 
-static void look_anew(struct spool *sp)
+static uint64_t look_begin(struct spool *sp)
 {
-    desk_forget_foreign(&cluster_of(sp)->desk, false);
+    return ++cluster_of(sp)->desk.looks;
+}
+
+static void look_within(struct spool *sp, uint64_t look)
+{
+    cluster_of(sp)->desk.look = look;
 }
 
 static void own_places(const struct spool *sp, struct spool_places *ret)
@@ -601,7 +606,8 @@ static void answer_other(struct spool *sp, uint32_t token, struct slice answer)
 }
 
 static const struct spool_others_part others = {.places_of = places_of,
-                                                .look_anew = look_anew,
+                                                .look_begin = look_begin,
+                                                .look_within = look_within,
                                                 .own_places = own_places,
                                                 .is_own = is_own,
                                                 .owner = owner,

@@ -344,18 +344,38 @@ static void miss(struct desk *d, struct desk_message *msg)
     }
 }
 
+/* What is asked for of it is not wanted any more. */
+static void unmiss(struct desk *d, struct desk_message *msg)
+{
+    for (size_t i = 0; msg->is_missed && i < d->missed_count; i++) {
+        if (d->missed[i] == msg) {
+            d->missed[i] = d->missed[--d->missed_count];
+            break;
+        }
+    }
+    msg->is_missed = msg->wants_parts = msg->parts_are_here = false;
+}
+
+/* The message is a part that leaves the desk, or becomes another: those of its message are not all
+ * here any more. */
+static void forget_parts_of(const struct desk *d, const struct desk_message *msg)
+{
+    struct desk_message *whole = spool_is_part(&msg->f.m) ? desk_any(d, msg->f.m.whole.n) : NULL;
+
+    if (whole != NULL) {
+        whole->parts_are_here = false;
+        whole->parts_asked = 0;
+    }
+}
+
 static void free_message(struct desk *d, struct desk_message *msg)
 {
+    forget_parts_of(d, msg);
     unplace(d, msg);
     unlink_key(d, msg);
     set_looked(d, msg, false);
     set_ready(d, msg, false);
-    for (size_t i = 0; msg->is_missed && i < d->missed_count; i++) {
-        if (d->missed[i] == msg) {
-            d->missed[i] = d->missed[--d->missed_count];
-            msg->is_missed = false;
-        }
-    }
+    unmiss(d, msg);
     HASH_DEL(d->all, msg);
     drop_rows(d, msg);
     mem_free(msg);
@@ -438,12 +458,18 @@ static bool is_ours(const struct desk *d, const struct desk_message *msg)
     return d->finder->is_mine[msg->f.p] || msg->f.claimed;
 }
 
+bool desk_is_outdated(const struct desk_message *msg, uint64_t look)
+{
+    return !msg->is_loading && msg->undos == 0 && (msg->f.gone || msg->is_foreign) &&
+           msg->look < look;
+}
+
 static int need(struct desk *d, struct msg_id id, struct desk_message **ret_msg)
 {
     struct desk_message *msg = desk_any(d, id.n);
 
     *ret_msg = msg;
-    if (msg == NULL) {
+    if (msg == NULL || desk_is_outdated(msg, d->look)) {
         miss(d, desk_expect(d, id.n, DESK_LOOKED));
         return fail_by_id(d, id, -EAGAIN, "it is not at hand yet");
     }
@@ -1239,26 +1265,6 @@ int desk_read_content(struct desk *d, struct msg_id id, struct buf *ret_bytes, i
 
 /* ---- what comes from the database ------------------------------------------------------------ */
 
-/* One of its parts leaves the desk. */
-static void forget_parts_of(const struct desk *d, uint64_t whole)
-{
-    struct desk_message *msg = desk_any(d, whole);
-
-    if (msg != NULL) {
-        msg->parts_are_here = false;
-    }
-}
-
-/* What was looked at of another's goes. */
-static void forget_foreign(struct desk *d, struct desk_message *msg)
-{
-    if (spool_is_part(&msg->f.m)) {
-        forget_parts_of(d, msg->f.m.whole.n);
-    }
-    set_looked(d, msg, false);
-    may_leave(d, msg);
-}
-
 bool desk_has(const struct desk *d, uint64_t id)
 {
     const struct desk_message *msg = desk_any(d, id);
@@ -1275,11 +1281,12 @@ struct desk_message *desk_expect(struct desk *d, uint64_t id, enum desk_reason w
     }
     if (msg == NULL) {
         msg = add_message(d, id);
-    } else if (spool_is_part(&msg->f.m)) {
-        forget_parts_of(d, msg->f.m.whole.n);
     }
+    forget_parts_of(d, msg);
     /* It was known to be gone, and now is said to be there; or was another's, and may be ours. */
     drop_rows(d, msg);
+    unmiss(d, msg);
+    msg->look = d->looks;
     msg->is_foreign = msg->is_old = false;
     msg->f.gone = true;
     msg->row = ROW_NONE;
@@ -1375,6 +1382,19 @@ static bool adds_up(const struct desk_message *msg)
            (to_report == msg->f.m.rcpt_to_report || msg->f.m.gathers);
 }
 
+bool desk_drop_torn(struct desk *d, struct desk_message *msg)
+{
+    bool is_torn = msg->row != ROW_NONE && !d->finder->is_mine[msg->f.p] &&
+                   (msg->wrong != NULL || !adds_up(msg));
+
+    if (is_torn) {
+        drop_rows(d, msg);
+        msg->f.gone = true;
+        msg->row = ROW_NONE;
+    }
+    return is_torn;
+}
+
 void desk_loaded(struct desk *d, struct desk_message *msg)
 {
     CHECK(msg->is_loading);
@@ -1399,7 +1419,7 @@ void desk_loaded(struct desk *d, struct desk_message *msg)
     msg->is_loading = false;
     link_key(d, msg);
     place(d, msg);
-    if (msg->f.m.state != SPOOL_INCOMING && msg->f.m.state != SPOOL_DEFERRED) {
+    if (msg->is_foreign || (msg->f.m.state != SPOOL_INCOMING && msg->f.m.state != SPOOL_DEFERRED)) {
         set_ready(d, msg, false);
     }
     may_leave(d, msg);
@@ -1526,7 +1546,8 @@ void desk_forget_foreign(struct desk *d, bool only_old)
             continue;
         }
         if (msg->is_old || !only_old) {
-            forget_foreign(d, msg);
+            set_looked(d, msg, false);
+            may_leave(d, msg);
         } else {
             msg->is_old = true;
         }
@@ -1736,6 +1757,7 @@ int desk_move(struct desk *d, struct msg_id id, const struct spool_relocation *m
         return err;
     }
     CHECK(same != NULL || !spool_is_part(&msg->f.m));
+    forget_parts_of(d, msg);
     for (size_t i = 0; i < m->count; i++) {
         if (&m->shares[i] != same) {
             move_share(d, msg, &m->shares[i], m->due);
@@ -1768,12 +1790,50 @@ int desk_parts_want(struct desk *d, struct msg_id whole)
     struct desk_message *msg;
     int err = need(d, whole, &msg);
 
-    if (err != 0 || !msg->f.m.gathers || msg->parts_are_here) {
+    if (err != 0 || !msg->f.m.gathers || (msg->parts_are_here && msg->parts_look >= d->look)) {
         return err;
     }
     msg->wants_parts = true;
     miss(d, msg);
     return fail_by_id(d, whole, -EAGAIN, "its parts are not at hand yet");
+}
+
+uint64_t desk_parts_list(struct desk *d, uint64_t whole)
+{
+    struct desk_message *msg = desk_any(d, whole);
+
+    d->lists++;
+    if (msg != NULL) {
+        msg->parts_asked = d->lists;
+    }
+    return d->lists;
+}
+
+enum desk_listed desk_parts_listed(const struct desk *d, uint64_t whole, uint64_t list)
+{
+    const struct desk_message *msg = desk_any(d, whole);
+
+    return msg == NULL || msg->is_loading || msg->parts_asked > list ? LIST_UNWANTED
+           : msg->parts_asked == list                                ? LIST_HOLDS
+                                                                     : LIST_OLD;
+}
+
+void desk_parts_are_here(struct desk *d, uint64_t whole, uint64_t look)
+{
+    struct desk_message *msg = desk_any(d, whole);
+
+    if (msg != NULL && !msg->is_loading) {
+        unmiss(d, msg);
+        msg->parts_are_here = true;
+        msg->parts_look = look;
+    }
+}
+
+/* Is it a part of that message, and as it is now? */
+static bool is_part_of(const struct desk *d, const struct desk_message *msg, struct msg_id whole)
+{
+    return !msg->is_loading && !msg->f.gone && !desk_is_outdated(msg, d->look) &&
+           spool_is_part(&msg->f.m) && msg->f.m.whole.n == whole.n;
 }
 
 int desk_parts_of(struct desk *d, struct msg_id whole, struct msg_id after, size_t max,
@@ -1784,8 +1844,7 @@ int desk_parts_of(struct desk *d, struct msg_id whole, struct msg_id after, size
     size_t count = 0;
 
     for (msg = d->all; msg != NULL; msg = msg->hh.next) {
-        if (!msg->is_loading && !msg->f.gone && msg->id > after.n && spool_is_part(&msg->f.m) &&
-            msg->f.m.whole.n == whole.n) {
+        if (msg->id > after.n && is_part_of(d, msg, whole)) {
             found[count++] = msg;
         }
     }
@@ -1815,8 +1874,7 @@ int desk_places_of(struct desk *d, struct msg_id id, struct spool_places *ret)
     whole = desk_find(d, id);
     spool_places_add(ret, whole->f.p);
     for (struct desk_message *msg = d->all; msg != NULL && whole->f.m.gathers; msg = msg->hh.next) {
-        if (!msg->is_loading && !msg->f.gone && spool_is_part(&msg->f.m) &&
-            msg->f.m.whole.n == id.n) {
+        if (is_part_of(d, msg, id)) {
             spool_places_add(ret, msg->f.p);
         }
     }

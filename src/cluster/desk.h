@@ -117,9 +117,13 @@ struct desk_message {
     bool wants_content; /* it was asked for */
     bool wants_parts;   /* of a report part: its parts were */
     bool parts_are_here;
-    bool is_ready;  /* read to be claimed */
-    bool is_looked; /* in desk.looked */
-    bool stays;     /* a row is in the way of its own: it is not moved */
+    uint64_t look;        /* number of the latest look when it was asked for last */
+    uint64_t parts_look;  /* .. when its parts were */
+    uint64_t parts_asked; /* number of the list that is asked for; 0: none, or one of its parts has
+                              left the desk since, or moved */
+    bool is_ready;        /* read to be claimed */
+    bool is_looked;       /* in desk.looked */
+    bool stays;           /* a row is in the way of its own: it is not moved */
     UT_hash_handle hh;
 };
 
@@ -181,6 +185,9 @@ struct desk {
     struct spool_totals totals; /* of partitions that are ours: the sum of: */
     struct spool_totals by_p[PARTITIONS];
     uint32_t changes[PARTITIONS]; /* of these: how often */
+    uint64_t lists;               /* of parts that were asked for */
+    uint64_t looks;               /* looks that have begun (spool_others.h) */
+    uint64_t look;                /* that which is under way; 0: none */
     unsigned fresh_now;           /* the fresh table that new mail goes to */
     struct desk_told *told;       /* owned: for those who load, to ask when these are due */
     size_t told_count, told_size;
@@ -265,6 +272,14 @@ int desk_move(struct desk *d, struct msg_id id, const struct spool_relocation *m
 /* Where it lies; -1: it is not here. */
 int desk_partition(const struct desk *d, struct msg_id id);
 int desk_parts_want(struct desk *d, struct msg_id whole);
+/* A list of its parts is asked for: its number. */
+uint64_t desk_parts_list(struct desk *d, uint64_t whole);
+/* What it is worth when it has come: it may be of before one of them left the desk, or moved; and
+ * it is not waited for when a later one is asked for, or the message itself is read again. */
+enum desk_listed { LIST_HOLDS, LIST_OLD, LIST_UNWANTED };
+enum desk_listed desk_parts_listed(const struct desk *d, uint64_t whole, uint64_t list);
+/* What is listed is on the desk; it was asked for in the look of this number. */
+void desk_parts_are_here(struct desk *d, uint64_t whole, uint64_t look);
 /* Only those on the desk: after desk_parts_want, all. */
 int desk_parts_of(struct desk *d, struct msg_id whole, struct msg_id after, size_t max,
                   struct msg_id *ret_ids, size_t *ret_count);
@@ -280,6 +295,8 @@ enum desk_reason { DESK_READY, DESK_LOOKED };
  * database again, or still: a partition that was lost may have come back. What was looked at of
  * another node's may have moved to us since. */
 bool desk_has(const struct desk *d, uint64_t id);
+/* Was it another's, or gone, when it was read, and that before this look had begun? */
+bool desk_is_outdated(const struct desk_message *msg, uint64_t look);
 /* A message is going to be loaded, unless the desk has it (NULL then). */
 struct desk_message *desk_expect(struct desk *d, uint64_t id, enum desk_reason why);
 /* Fill in one that is being loaded: fields, then its recipients in any order. Slices are copied. */
@@ -297,6 +314,9 @@ bool desk_needs_others(const struct desk_message *msg);
  * it is due as the database has it. */
 void desk_tell(struct desk *d, uint16_t p, uint64_t id);
 void desk_told(struct desk *d, uint16_t p, uint64_t id, int64_t due);
+/* Does what was read of it not fit together, being another's, which may have changed it between two
+ * statements? Then it is dropped. */
+bool desk_drop_torn(struct desk *d, struct desk_message *msg);
 /* Its rows make no sense. */
 void desk_fill_wrong(struct desk_message *msg, const char *why);
 /* It is complete, or was not found. */

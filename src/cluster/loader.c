@@ -21,6 +21,10 @@
 #define HEADS_OF_FEW 65
 #define KEY_PAGE     64
 #define LOCATE_MAX   256
+/* What has moved is looked for so often: rows that were harmed may never be found. And the parts of
+ * a message that move are listed so often. */
+#define LOOKS_MAX 8
+#define LISTS_MAX 1000
 
 enum ask {
     ASK_COUNT,
@@ -54,8 +58,13 @@ struct question {
     size_t head_count, head_size;
     char *key; /* owned */
     size_t key_len;
-    uint64_t id; /* of ASK_CONTENT; of ASK_PARTS, and of what is loaded for it, the message */
-    int fd;      /* owned: where its chunks go, or -1 */
+    uint64_t id;             /* of ASK_CONTENT and ASK_PARTS, the message */
+    struct question *parts;  /* owned: of what is loaded for ASK_PARTS, that with its list */
+    struct question *before; /* owned: of ASK_PARTS, the same with the list before; or NULL */
+    uint64_t list;           /* of ASK_PARTS: its number */
+    uint64_t look;           /* of ASK_PARTS: of the first list */
+    unsigned looks;          /* how often it was looked for */
+    int fd;                  /* owned: where its chunks go, or -1 */
     uint64_t filled;
     uint64_t life;    /* loader.lives when it was asked */
     unsigned rows;    /* of ASK_ARRIVALS */
@@ -116,6 +125,12 @@ static void question_free(struct question *q)
     mem_free(q->heads);
     mem_free(q->key);
     mem_free(q->bytes);
+    if (q->parts != NULL) {
+        question_free(q->parts);
+    }
+    if (q->before != NULL) {
+        question_free(q->before);
+    }
     mem_free(q);
 }
 
@@ -225,6 +240,7 @@ static void counted(struct loader *l, struct question *q, const PGresult *r)
 }
 
 static void locate(struct loader *l, struct question *q);
+static void ask_parts(struct loader *l, uint64_t whole, struct question *before);
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
@@ -319,17 +335,6 @@ static void ask_by_key(struct loader *l, struct question *q, const char *sql)
     reader_ask(l->reader, b, q);
 }
 
-static void parts_are_here(struct loader *l, uint64_t whole)
-{
-    struct desk_message *msg = desk_any(l->desk, whole);
-
-    if (msg != NULL && !msg->is_loading) {
-        msg->is_missed = false;
-        msg->parts_are_here = true;
-    }
-    l->has_come = true;
-}
-
 /* Those that were not where they were taken to be leave `q`, and are looked for everywhere. */
 static void load_rest(struct loader *l, struct question *q)
 {
@@ -357,6 +362,15 @@ static void load_rest(struct loader *l, struct question *q)
     load(l, rest);
 }
 
+/* Is it to be looked for by its id alone? It was where it is not any more, or changed while it was
+ * read, and it is asked for. */
+static bool may_have_moved(const struct loader *l, const struct question *q,
+                           struct desk_message *msg)
+{
+    return (q->by_list || msg->is_looked) && !q->to_move && q->looks < LOOKS_MAX &&
+           (msg->row == ROW_NONE || desk_drop_torn(l->desk, msg));
+}
+
 /* Takes the question. */
 static void loaded(struct loader *l, struct question *q)
 {
@@ -371,7 +385,7 @@ static void loaded(struct loader *l, struct question *q)
         if (msg == NULL || !msg->is_loading) {
             continue;
         }
-        if (q->by_list && msg->row == ROW_NONE) {
+        if (may_have_moved(l, q, msg)) {
             add_head(moved, (struct head){.id = msg->id});
         } else if (q->ask == ASK_LOAD && desk_needs_others(msg)) {
             add_head(others, (struct head){.p = msg->f.p, .id = msg->id});
@@ -382,12 +396,10 @@ static void loaded(struct loader *l, struct question *q)
             }
         }
     }
-    if (q->id != 0) {
-        parts_are_here(l, q->id);
-    }
     if (q->to_move) {
         l->passing_is_asked = false;
     }
+    moved->looks = q->looks + 1;
     if (moved->head_count > 0) {
         locate(l, moved);
     } else {
@@ -399,6 +411,12 @@ static void loaded(struct loader *l, struct question *q)
         ask_by_key(l, others, answers_others_sql);
     } else {
         question_free(others);
+    }
+    if (q->parts != NULL) {
+        struct question *list = q->parts;
+
+        q->parts = NULL;
+        ask_parts(l, list->id, list);
     }
     l->has_come = true;
     question_free(q);
@@ -508,6 +526,7 @@ static void located(struct loader *l, struct question *q)
 {
     struct question *found = question_new(ASK_LOAD);
 
+    found->looks = q->looks;
     for (size_t i = 0; i < q->head_count; i++) {
         struct desk_message *msg = desk_any(l->desk, q->heads[i].id);
 
@@ -630,29 +649,100 @@ static void content_ended(struct loader *l, struct question *q)
 
 /* ---- the parts of a message ------------------------------------------------------------------ */
 
-static void ask_parts(struct loader *l, struct desk_message *msg)
+/*
+ * Parts move, and are divided, between the moment in which they are listed and that in which each
+ * is read. So they are listed again behind that: they are here when the list is the one before,
+ * and nothing of it is being read any more.
+ */
+
+/* `before` has the list before, and is taken; NULL: it is the first. */
+static void ask_parts(struct loader *l, uint64_t whole, struct question *before)
 {
     struct committer_batch *b = committer_batch_new();
     struct question *q = question_new(ASK_PARTS);
     char room[24];
 
-    msg->wants_parts = false;
-    q->id = msg->id;
+    q->id = whole;
+    q->list = desk_parts_list(l->desk, whole);
+    q->before = before;
+    q->look = before != NULL ? before->look : l->desk->looks;
+    q->looks = before != NULL ? before->looks : 0;
+    if (before != NULL && before->before != NULL) {
+        question_free(before->before);
+        before->before = NULL;
+    }
     committer_batch_add(b,
                         "SELECT p, id FROM part WHERE message = $1::bigint AND message <> id "
                         "ORDER BY p, id",
-                        (struct link_param[]){number(room, (int64_t)msg->id)}, 1);
+                        (struct link_param[]){number(room, (int64_t)whole)}, 1);
     reader_ask(l->reader, b, q);
+}
+
+static bool is_same_list(const struct question *a, const struct question *b)
+{
+    bool is_same = b != NULL && a->head_count == b->head_count;
+
+    for (size_t i = 0; is_same && i < a->head_count; i++) {
+        is_same = a->heads[i].id == b->heads[i].id && a->heads[i].p == b->heads[i].p;
+    }
+    return is_same;
+}
+
+/* Is all of the list read? *ret_is_loading: not yet, as some of it is being read. */
+static bool is_read(const struct loader *l, const struct question *q, bool *ret_is_loading)
+{
+    bool is_read = true;
+
+    *ret_is_loading = false;
+    for (size_t i = 0; i < q->head_count; i++) {
+        const struct desk_message *msg = desk_any(l->desk, q->heads[i].id);
+
+        *ret_is_loading = *ret_is_loading || (msg != NULL && msg->is_loading);
+        is_read = is_read && msg != NULL && !msg->is_loading && !desk_is_outdated(msg, q->look);
+    }
+    return is_read;
+}
+
+/* What of the list is not on the desk, or another node's, is read. False: nothing is. Takes `q`. */
+static bool load_parts(struct loader *l, struct question *q)
+{
+    struct question *parts = question_new(ASK_LOAD);
+
+    for (size_t i = 0; i < q->head_count; i++) {
+        if (desk_expect(l->desk, q->heads[i].id, DESK_LOOKED) != NULL) {
+            add_head(parts, q->heads[i]);
+        }
+    }
+    if (parts->head_count == 0) {
+        question_free(parts);
+        return false;
+    }
+    parts->parts = q;
+    load(l, parts);
+    return true;
 }
 
 /* Takes the question. */
 static void parts_ended(struct loader *l, struct question *q)
 {
-    uint64_t whole = q->id;
+    enum desk_listed worth = desk_parts_listed(l->desk, q->id, q->list);
+    bool is_loading, is_here = is_read(l, q, &is_loading) && is_same_list(q, q->before);
 
-    if (!load_new(l, q, DESK_LOOKED)) {
-        parts_are_here(l, whole);
+    q->looks += !is_loading; /* what is read ends */
+    if (worth == LIST_UNWANTED) {
+        question_free(q);
+        return;
     }
+    if (q->looks < LISTS_MAX && (is_loading || worth == LIST_OLD)) {
+        ask_parts(l, q->id, q);
+        return;
+    }
+    if (q->looks < LISTS_MAX && !is_here && load_parts(l, q)) {
+        return;
+    }
+    desk_parts_are_here(l->desk, q->id, q->look);
+    l->has_come = true;
+    question_free(q);
 }
 
 void loader_ask(struct loader *l)
@@ -670,7 +760,8 @@ void loader_ask(struct loader *l)
         struct desk_message *msg = l->desk->missed[i];
 
         if (!msg->is_loading && msg->wants_parts) {
-            ask_parts(l, msg);
+            msg->wants_parts = false;
+            ask_parts(l, msg->id, NULL);
             continue;
         }
         if (!msg->is_loading) {

@@ -481,19 +481,51 @@ static void add_part(json_t *answer, const json_t *part)
     }
 }
 
-/* Those that are this node's, each as a message. False: they are not at hand. */
-static bool each_part(struct queue *q, const json_t *question, struct msg_id whole,
-                      void (*on_part)(json_t *to, const json_t *part), json_t *to)
+/* What a node has answered for, beside its answer: all rows of the message that it has found, and
+ * those that are its own. */
+#define ROWS     "rows"
+#define OWN_ROWS "own_rows"
+/* A question that wants these. */
+#define WANTS_ROWS "wants_rows"
+
+/* The parts of a message; of one that is not in parts (`whole` is 0) itself. How many. */
+static size_t rows_of(struct queue *q, const json_t *question, struct msg_id whole,
+                      struct msg_id rows[SPOOL_PARTITIONS_MAX])
 {
-    struct msg_id parts[SPOOL_PARTITIONS_MAX], none;
-    char text[SPOOL_ID_TEXT_MAX];
+    const char *text = json_string_value(json_object_get(question, "id"));
     size_t count = 0;
 
-    if (spool_parts_want(q->spool, whole) != 0 ||
-        spool_parts_of(q->spool, whole, (struct msg_id){0}, SPOOL_PARTITIONS_MAX, parts, &count) !=
-            0) {
-        return false;
+    if (whole.n == 0) {
+        return listing_ids(q->spool, text, 1, rows);
     }
+    if (spool_parts_want(q->spool, whole) == 0) {
+        (void)spool_parts_of(q->spool, whole, (struct msg_id){0}, SPOOL_PARTITIONS_MAX, rows,
+                             &count); /* none, then */
+    }
+    return count;
+}
+
+static json_t *rows_json(struct queue *q, const struct msg_id *rows, size_t count, bool only_own)
+{
+    json_t *list = json_array();
+    char text[SPOOL_ID_TEXT_MAX];
+
+    for (size_t i = 0; i < count; i++) {
+        if (!only_own || spool_is_own(q->spool, rows[i])) {
+            spool_id_print(rows[i], text);
+            json_add(list, json_string(text));
+        }
+    }
+    return list;
+}
+
+/* Those that are this node's, each as a message. */
+static void each_part(struct queue *q, const json_t *question, const struct msg_id *parts,
+                      size_t count, void (*on_part)(json_t *to, const json_t *part), json_t *to)
+{
+    char text[SPOOL_ID_TEXT_MAX];
+    struct msg_id none;
+
     for (size_t i = 0; i < count; i++) {
         json_t *part = NULL;
 
@@ -503,7 +535,6 @@ static bool each_part(struct queue *q, const json_t *question, struct msg_id who
         }
         json_decref(part);
     }
-    return true;
 }
 
 static void add_part_in_bounds(json_t *answer, const json_t *part)
@@ -521,23 +552,28 @@ static void keep_part(json_t *list, const json_t *part)
 unsigned why_message(struct queue *q, const json_t *question, json_t **ret_answer)
 {
     bool only_parts = json_is_true(json_object_get(question, "parts"));
-    struct msg_id whole;
+    bool wants_rows = json_is_true(json_object_get(question, WANTS_ROWS));
+    struct msg_id rows[SPOOL_PARTITIONS_MAX], whole;
     unsigned status = why_one(q, question, NULL, ret_answer, &whole);
+    size_t count;
 
-    if (status != 200 || (whole.n == 0 && !only_parts)) {
+    if (status != 200 || (whole.n == 0 && !only_parts && !wants_rows)) {
         return status;
     }
+    count = rows_of(q, question, whole, rows);
     if (only_parts) {
         json_t *parts = json_array();
 
-        if (whole.n != 0) {
-            (void)each_part(q, question, whole, keep_part, parts);
-        }
+        each_part(q, question, rows, whole.n != 0 ? count : 0, keep_part, parts);
         json_decref(*ret_answer);
         *ret_answer = json_pack("{s:o}", "parts", parts);
-        return 200;
+    } else if (whole.n != 0) {
+        each_part(q, question, rows, count, add_part_in_bounds, *ret_answer);
     }
-    (void)each_part(q, question, whole, add_part_in_bounds, *ret_answer);
+    if (wants_rows) {
+        json_put(*ret_answer, ROWS, rows_json(q, rows, count, false));
+        json_put(*ret_answer, OWN_ROWS, rows_json(q, rows, count, true));
+    }
     return 200;
 }
 
@@ -568,11 +604,60 @@ static void name_groups(json_t *answer, const char *name)
     }
 }
 
+/*
+ * Parts move from node to node, and are divided, while nodes are asked one after the other: each
+ * answers for what is its own at its time. The answers make a whole when each node has found the
+ * same rows as the one that asks, and all of these were answered for. in->notes has these ("rows"),
+ * those that were answered for ("own_rows", an object), and "moved" when it is known that they do
+ * not; "untold" when a node's program is of before this was said.
+ */
+static void note_rows(struct inquiry *in, unsigned status, json_t *answer)
+{
+    json_t *rows = json_object_get(answer, ROWS), *own = json_object_get(in->notes, OWN_ROWS), *row;
+    size_t i;
+
+    if (status == 404 ||
+        (json_is_array(rows) && !json_equal(rows, json_object_get(in->notes, ROWS)))) {
+        json_put(in->notes, "moved", json_true());
+    } else if (status == 200 && !json_is_array(rows)) {
+        json_put(in->notes, "untold", json_true());
+    }
+    json_array_foreach(json_object_get(answer, OWN_ROWS), i, row)
+    {
+        if (json_object_get(own, json_string_value(row)) != NULL) {
+            json_put(in->notes, "moved", json_true()); /* it is in two answers */
+        } else if (json_is_string(row)) {
+            json_put(own, json_string_value(row), json_true());
+        }
+    }
+    (void)json_object_del(answer, ROWS); /* -1: it has none */
+    (void)json_object_del(answer, OWN_ROWS);
+}
+
+static bool is_whole(const struct inquiry *in)
+{
+    const json_t *own = json_object_get(in->notes, OWN_ROWS), *row;
+    size_t i;
+
+    if (json_object_get(in->notes, "untold") != NULL || (in->status != 200 && in->status != 404) ||
+        json_object_get(in->answer, "failed") != NULL) {
+        return true; /* that is the answer */
+    }
+    json_array_foreach(json_object_get(in->notes, ROWS), i, row)
+    {
+        if (json_object_get(own, json_string_value(row)) == NULL) {
+            return false;
+        }
+    }
+    return json_object_get(in->notes, "moved") == NULL;
+}
+
 /* The whole answer is its owner's. */
 static void merge_why(struct inquiry *in, int node, const char *name, unsigned status,
                       json_t *answer)
 {
     (void)node;
+    note_rows(in, status, answer);
     if (status == 200 && !is_why(answer)) {
         json_decref(in->answer);
         in->status = listing_error(503, &in->answer, "node %s: its answer makes no sense", name);
@@ -591,7 +676,8 @@ static void merge_parts(struct inquiry *in, int node, const char *name, unsigned
     size_t i;
 
     (void)node;
-    if (status != 200) {
+    note_rows(in, status, answer);
+    if (status != 200 && status != 404) {
         inquiry_add_refusal(in, name, answer);
         return;
     }
@@ -616,6 +702,7 @@ static json_t *why_question(const json_t *question, bool parts)
     json_t *copy = json_copy((json_t *)(uintptr_t)question);
 
     CHECK(copy != NULL);
+    json_put(copy, WANTS_ROWS, json_true());
     if (parts) {
         json_put(copy, "parts", json_true());
     }
@@ -625,8 +712,8 @@ static json_t *why_question(const json_t *question, bool parts)
 unsigned why_message_spread(struct queue *q, const json_t *question, struct inquiry *in,
                             json_t **ret_answer)
 {
+    struct msg_id rows[SPOOL_PARTITIONS_MAX], id, whole;
     struct spool_places places;
-    struct msg_id id, whole;
     unsigned status =
         listing_id(q->spool, json_string_value(json_object_get(question, "id")), &id, ret_answer);
 
@@ -642,6 +729,10 @@ unsigned why_message_spread(struct queue *q, const json_t *question, struct inqu
         return listing_error(503, ret_answer, "%s", spool_error(q->spool));
     }
     in->question = why_question(question, whole.n != 0);
+    in->notes = json_pack("{s:o, s:{}}", ROWS,
+                          rows_json(q, rows, rows_of(q, question, whole, rows), false), OWN_ROWS);
+    CHECK(in->notes != NULL);
+    in->is_whole = is_whole;
     in->merge = whole.n != 0 ? merge_parts : merge_why;
     in->failed = whole.n != 0 ? inquiry_some_failed : why_failed;
     inquiry_add(in, id)->open = places;

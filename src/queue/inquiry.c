@@ -117,10 +117,24 @@ void inquiry_some_failed(struct inquiry *in, const struct inquiry_item *item, co
 
 /* ---- the life of one ------------------------------------------------------------------------- */
 
-static void inquiry_free(struct inquiry *in)
+/* All that operation.spread fills in, and what came of it. */
+static void clear(struct inquiry *in)
 {
     json_decref(in->question);
     json_decref(in->answer);
+    json_decref(in->notes);
+    in->question = in->answer = in->notes = NULL;
+    in->item_count = 0;
+    in->status = 200;
+    in->is_enough = false;
+    in->heard = 0;
+    memset(in->again, 0, sizeof in->again);
+}
+
+static void inquiry_free(struct inquiry *in)
+{
+    clear(in);
+    json_decref(in->put);
     mem_free(in->items);
     mem_free(in);
 }
@@ -143,13 +157,58 @@ static void forget(struct queue *q, struct inquiry *in)
     inquiry_free(in);
 }
 
+/* `answer` is taken. */
+static void end(struct queue *q, struct inquiry *in, unsigned status, json_t *answer)
+{
+    operations_answer_later(q, in->token, status, answer);
+    forget(q, in);
+}
+
 static void finish(struct queue *q, struct inquiry *in)
 {
     if (in->finish != NULL) {
         in->finish(in);
     }
-    operations_answer_later(q, in->token, in->status, json_incref(in->answer));
-    forget(q, in);
+    end(q, in, in->status, json_incref(in->answer));
+}
+
+/* Whom to ask is found out again, in a moment. */
+static void begin_again(struct queue *q, struct inquiry *in)
+{
+    end_asks(q, in);
+    clear(in);
+    in->looks++;
+    in->look = 0;
+    in->look_at = mono_after(clock_mono(), INQUIRY_AGAIN_US);
+}
+
+/* True: whom to ask is known. It may end in the call. */
+static bool look_again(struct queue *q, struct inquiry *in)
+{
+    json_t *answer = NULL;
+    unsigned status;
+    bool missed;
+
+    if (!mono_reached(in->look_at, clock_mono())) {
+        return false;
+    }
+    in->look = in->look == 0 ? spool_look_begin(q->spool) : in->look;
+    spool_look_within(q->spool, in->look);
+    (void)spool_missed(q->spool);
+    status = in->operation->spread(q, in->put, in, &answer);
+    missed = spool_missed(q->spool);
+    spool_look_within(q->spool, 0);
+    if (missed && !mono_reached(in->until, clock_mono())) {
+        json_decref(answer);
+        clear(in);
+        return false; /* it is told when it is at hand */
+    }
+    if (status != 0) {
+        end(q, in, status, answer);
+        return false;
+    }
+    in->look_at = MONO_NEVER;
+    return true;
 }
 
 /* Why it has no answer for what is open. */
@@ -313,11 +372,16 @@ static void go_on(struct queue *q, struct inquiry *in)
 {
     json_t *question;
 
+    if (in->look_at.us != MONO_NEVER.us && !look_again(q, in)) {
+        return;
+    }
     look_at_nodes(q, in);
     for (int node = 0; (question = next_question(q, in, &node)) != NULL; node++) {
         ask_node(q, in, node, question);
     }
-    if (is_over(in)) {
+    if (is_over(in) && in->is_whole != NULL && in->looks < INQUIRY_LOOKS_MAX && !in->is_whole(in)) {
+        begin_again(q, in);
+    } else if (is_over(in)) {
         finish(q, in);
     } else if (mono_reached(in->until, clock_mono())) {
         give_up(q, in);
@@ -336,7 +400,11 @@ unsigned inquiry_begin(struct queue *q, const struct operation *operation, const
     }
     in = mem_new(sizeof *in);
     in->token = token;
+    in->operation = operation;
+    in->put = json_copy((json_t *)(uintptr_t)question);
+    CHECK(in->put != NULL);
     in->status = 200;
+    in->look_at = MONO_NEVER;
     in->until = mono_after(clock_mono(), INQUIRY_US);
     status = operation->spread(q, question, in, ret_answer);
     if (status != 0) {

@@ -9,6 +9,7 @@
  *         open ones are asked of their owner: one question for a node, with the ids of its items
  *         its answer says which partitions it owned when it answered: these are not open any more
  *         an owner that dies is not waited for: its partitions are asked of who gets them
+ *     nothing is open, and the answers do not make a whole --> operation.spread, again
  *     nothing is open, or INQUIRY_US are over --> operations_answer_later
  *
  * A question may so be carried out twice: each must be one that does no harm then. Nothing waits
@@ -39,6 +40,8 @@ struct operation;
 #define INQUIRY_US (15 * US_PER_S)
 /* A node whose answer has left something open is asked again after this. */
 #define INQUIRY_AGAIN_US (300 * US_PER_MS)
+/* What moves while it is asked for is asked for anew after the same, so often. */
+#define INQUIRY_LOOKS_MAX 10
 
 struct inquiry_item {
     char id[SPOOL_ID_TEXT_MAX]; /* of a message; empty: it is about none */
@@ -49,12 +52,18 @@ struct inquiry_item {
 
 struct inquiry {
     TAILQ_ENTRY(inquiry) next;
-    uint64_t token;             /* the control process's */
+    uint64_t token; /* the control process's */
+    const struct operation *operation;
+    json_t *put;                /* owned: the question, as it was put */
+    unsigned looks;             /* how often whom to ask was found out */
+    uint64_t look;              /* .. that it is being found out in (spool_look_begin); or 0 */
+    struct mono look_at;        /* when it is to be found out again; MONO_NEVER: it is known */
     json_t *question;           /* owned: what nodes are asked */
     bool lists_ids;             /* with "ids", those of its items */
     struct inquiry_item *items; /* owned */
     size_t item_count, item_size;
     json_t *answer;                 /* owned: as far as it is known; an object */
+    json_t *notes;                  /* owned: for the functions below; or NULL */
     unsigned status;                /* of that */
     bool is_enough;                 /* the rest need not be waited for; set by `merge` */
     uint64_t heard;                 /* nodes that have answered: a bit for each */
@@ -67,6 +76,8 @@ struct inquiry {
     void (*merge)(struct inquiry *in, int node, const char *name, unsigned status, json_t *answer);
     /* No node has answered for this item, or all of it; why, in words. */
     void (*failed)(struct inquiry *in, const struct inquiry_item *item, const char *words);
+    /* Do the answers make a whole? False: what they are about has moved. NULL: they do. */
+    bool (*is_whole)(const struct inquiry *in);
     /* All is there. NULL: nothing more is to be done. */
     void (*finish)(struct inquiry *in);
 };

@@ -70,9 +70,6 @@ static unsigned answer_to(struct queue *q, const json_t *question, uint64_t toke
         return listing_error(404, ret_answer, "%s: no such operation", op);
     }
     if (operation->spread != NULL && spool_has_others(q->spool)) {
-        if (q->question_is_new) {
-            spool_look_anew(q->spool); /* whom to ask is as of now */
-        }
         return inquiry_begin(q, operation, question, token, ret_answer);
     }
     if (operation->later != NULL) {
@@ -114,10 +111,18 @@ void operations_answer_later(struct queue *q, uint64_t token, unsigned status, j
     }
 }
 
-/* False: something was not at hand, and nothing is answered yet. */
-static bool answer_now(struct queue *q, uint64_t token, struct slice json, struct wall asked,
-                       bool is_new, bool must)
+/* The look that a new question is part of: it is about what is now. A further page goes with the
+ * one before. */
+static uint64_t begin_look(struct queue *q, const json_t *question)
 {
+    return json_object_get(question, "after_recipient") != NULL ? 0 : spool_look_begin(q->spool);
+}
+
+/* False: something was not at hand, and nothing is answered yet. */
+static bool answer_now(struct queue *q, struct waiting_question *w, struct slice json, bool is_new,
+                       bool must)
+{
+    uint64_t token = w->token;
     struct wire_answer answer = {.token = token};
     json_t *question, *object = NULL;
     json_error_t error;
@@ -127,8 +132,9 @@ static bool answer_now(struct queue *q, uint64_t token, struct slice json, struc
 
     buf_init(&bytes, WIRE_CONTENT_MAX);
     question = json_loadb(json.len > 0 ? json.ptr : "", json.len, JSON_REJECT_DUPLICATES, &error);
-    q->question_asked = asked;
-    q->question_is_new = is_new;
+    q->question_asked = w->asked;
+    w->look = is_new ? begin_look(q, question) : w->look;
+    spool_look_within(q->spool, w->look);
     (void)spool_missed(q->spool);
     if (operation_is_inner(token)) {
         inquiry_carried_out(q, token);
@@ -139,6 +145,7 @@ static bool answer_now(struct queue *q, uint64_t token, struct slice json, struc
         answer.status = answer_to(q, question, token, &bytes, &fd, &object);
         missed = spool_missed(q->spool) && answer.status != 0 && !must;
     }
+    spool_look_within(q->spool, 0);
     if (missed) {
         json_decref(object);
         if (fd >= 0) {
@@ -157,15 +164,13 @@ static bool answer_now(struct queue *q, uint64_t token, struct slice json, struc
 
 static void answer_or_wait(struct queue *q, uint64_t token, struct slice json)
 {
-    struct wall now = clock_wall();
-    struct waiting_question *w;
+    struct waiting_question now = {.token = token, .asked = clock_wall()}, *w;
 
-    if (answer_now(q, token, json, now, true, q->question_count == OPERATIONS_WAIT_MAX)) {
+    if (answer_now(q, &now, json, true, q->question_count == OPERATIONS_WAIT_MAX)) {
         return;
     }
     w = mem_new(sizeof *w);
-    w->token = token;
-    w->asked = now;
+    *w = now;
     w->json = mem_copy(json.ptr, json.len);
     w->len = json.len;
     STAILQ_INSERT_TAIL(&q->questions, w, next);
@@ -206,7 +211,7 @@ void operations_at_hand(struct queue *q)
     while ((w = STAILQ_FIRST(&waits)) != NULL) {
         STAILQ_REMOVE_HEAD(&waits, next);
         if ((q->control != NULL || operation_is_inner(w->token)) &&
-            !answer_now(q, w->token, slice_of(w->json, w->len), w->asked, false,
+            !answer_now(q, w, slice_of(w->json, w->len), false,
                         ++w->looks == OPERATION_LOOKS_MAX)) {
             STAILQ_INSERT_TAIL(&q->questions, w, next);
             continue;

@@ -69,6 +69,7 @@ struct waiting_question {
     STAILQ_ENTRY(waiting_question) next;
     uint64_t token;
     struct wall asked; /* ages are as of then: the same is asked of the spool with each look */
+    uint64_t look;     /* of the spool (spool_look_begin) */
     unsigned looks;
     char *json; /* owned */
     size_t len;

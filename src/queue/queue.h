@@ -86,7 +86,6 @@ struct queue {
     struct waiting_questions questions; /* of the control process */
     unsigned question_count;
     struct wall question_asked; /* the one that is being answered */
-    bool question_is_new;       /* .. for the first time */
     struct inquiries inquiries;
     struct batch batch;
     struct destinations destinations;

@@ -16,10 +16,17 @@ int spool_places_of(struct spool *sp, struct msg_id id, struct spool_places *ret
     return spool_has_others(sp) ? sp->engine->others->places_of(sp, id, ret) : 0;
 }
 
-void spool_look_anew(struct spool *sp)
+uint64_t spool_look_begin(struct spool *sp)
 {
-    if (spool_has_others(sp) && sp->engine->others->look_anew != NULL) {
-        sp->engine->others->look_anew(sp);
+    return spool_has_others(sp) && sp->engine->others->look_begin != NULL
+               ? sp->engine->others->look_begin(sp)
+               : 1;
+}
+
+void spool_look_within(struct spool *sp, uint64_t look)
+{
+    if (spool_has_others(sp) && sp->engine->others->look_within != NULL) {
+        sp->engine->others->look_within(sp, look);
     }
 }
 

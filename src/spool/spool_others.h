@@ -48,9 +48,12 @@ bool spool_has_others(const struct spool *sp);
  * when the parts are not at hand yet. Without the part: none. */
 int spool_places_of(struct spool *sp, struct msg_id id, struct spool_places *ret);
 
-/* What others own is at hand for a moment, as it was when it was read: from now on it is read
- * again. */
-void spool_look_anew(struct spool *sp);
+/* What others own, and that a message is not there, is at hand for a moment, as it was when it was
+ * read. A look begins, and this is its number, above 0. */
+uint64_t spool_look_begin(struct spool *sp);
+/* Calls until the next one of this are part of the look: what was read before it had begun is read
+ * again. 0, as at the start: they are of none, and what is at hand will do. */
+void spool_look_within(struct spool *sp, uint64_t look);
 
 /* Those that this node owns: what lies there it may change. */
 void spool_own_places(const struct spool *sp, struct spool_places *ret);
@@ -126,7 +129,8 @@ void spool_answer(struct spool *sp, uint32_t token, struct slice answer);
 /* The part, as spool_engine.h wants it. */
 struct spool_others_part {
     int (*places_of)(struct spool *sp, struct msg_id id, struct spool_places *ret);
-    void (*look_anew)(struct spool *sp); /* NULL: it is never old */
+    uint64_t (*look_begin)(struct spool *sp);             /* NULL: nothing is ever old */
+    void (*look_within)(struct spool *sp, uint64_t look); /* NULL with that */
     void (*own_places)(const struct spool *sp, struct spool_places *ret);
     bool (*is_own)(const struct spool *sp, struct msg_id id);
     int (*owner)(const struct spool *sp, unsigned partition);

@@ -1,5 +1,6 @@
 """Nodes of a cluster that route mail anew: which of them go by which tables, and where the mail goes then."""
 
+import json
 import random
 import re
 import subprocess
@@ -80,6 +81,15 @@ class Routes(sluice.TestCase):
                 moved[queue_id] = moved.get(queue_id, 0) + int(count)
         return moved
 
+    def pending(self, node, queue_id):
+        """The recipients that wait, as `why` has them."""
+        done = node.cli("why", "--json", queue_id)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        answer = json.loads(done.stdout)
+        self.assertNotIn("failed", answer)
+        self.assertEqual(sum(group["recipients"] for group in answer["groups"]), answer["recipients_pending"])
+        return sorted(r["address"] for r in answer["recipients"])
+
     def test_mail_that_waits_goes_to_the_partitions_of_its_new_routes(self):
         """One recipient; several of one partition; several of several; each to one place and to several."""
         sink = self.sink()
@@ -99,16 +109,18 @@ class Routes(sluice.TestCase):
         self.eventually(lambda: c.server().ask("SELECT count(*) FROM sluice.recipient JOIN sluice.part USING (p, id) WHERE part.state = 2")
                         == str(rcpts))
         self.assertGreater(len(self.lies(c)), 1)
-        # They go to one place, which may be one of the first, and then to many.
+        # They go to one place, which may be one of the first, and then to many. In each moment all of each is there.
         for node in nodes:
             self.route(node, "* smtp:[127.0.2.1]:%d\n" % dead)
             self.reload(node)
+            for asked in nodes:
+                for queue_id, to in zip(ids, messages):
+                    self.assertEqual(self.pending(asked, queue_id), sorted(to))
         self.eventually(lambda: len(self.lies(c)) == 1)
         for i, queue_id in enumerate(ids):
             asked = nodes[(i + 1) % 3]
             self.assertIn("<s@from.example>", asked.cli("show", queue_id).stdout)
-            # What moves in this moment, or is being read there, is told of a moment later.
-            self.eventually(lambda: "smtp/[127.0.2.1]" in asked.cli("why", queue_id).stdout)
+            self.assertIn("smtp/[127.0.2.1]", asked.cli("why", queue_id).stdout)
             self.assertEqual(asked.cli("hold", queue_id).returncode, 0)
             self.assertEqual(asked.cli("release", queue_id).returncode, 0)
         for node in nodes:
