@@ -13,9 +13,6 @@
 
 #define FLOOR_US (60 * INT64_C(1000000))
 
-/* In a row: kind, what it counts as, partition, id, size; the highest byte first. */
-#define ARRIVAL_SIZE 20
-
 const char arrivals_insert_sql[] =
     "INSERT INTO arrival (node, parts) SELECT l.node, string_agg(u.entry, ''::bytea) FROM "
     "unnest($1::smallint[], $2::bytea[]) AS u (p, entry) JOIN lease l ON l.p = u.p WHERE l.node IS "
@@ -93,11 +90,6 @@ static void print_seqs(const struct arrivals *a, size_t from, struct buf *out)
         (void)buf_addf(out, "%s%" PRId64, i > from ? "," : "", a->seqs[i]);
     }
     (void)buf_add_byte(out, '}');
-}
-
-void arrivals_print_read(const struct arrivals *a, struct buf *out)
-{
-    print_seqs(a, 0, out);
 }
 
 static struct link_param text_param(struct buf *text)

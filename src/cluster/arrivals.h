@@ -48,6 +48,8 @@ extern const char arrivals_delete_sql[], arrivals_ask_sql[];
 /* The two columns. */
 void arrived_put(struct columns *c, const struct arrived_mail *a);
 
+/* In a row: kind, what it counts as, partition, id, size; the highest byte first. */
+#define ARRIVAL_SIZE 20
 /* Rows that were read. */
 #define ARRIVALS_PAGE 64
 /* More than so many that wait to be deleted are not read. */
@@ -73,10 +75,6 @@ struct committer_batch *arrivals_ask(struct arrivals *a, int no, int64_t now);
 /* Its answer. Each arrival is told; true: to be handed on. */
 void arrivals_answer(struct arrivals *a, const PGresult *r,
                      bool (*arrived)(void *arg, const struct arrived_mail *arrival), void *arg);
-/* The numbers of rows that were read and are there still, as far as is known: as an array of
- * PostgreSQL's. The caller ends *out. */
-void arrivals_print_read(const struct arrivals *a, struct buf *out);
-
 /* It has ended; true: there may be more. */
 bool arrivals_ended(struct arrivals *a, unsigned rows);
 

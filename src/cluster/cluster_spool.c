@@ -56,7 +56,7 @@ static void begin_commit(struct spool *sp)
     s->begun++;
     s->sharing = s->shares ? s->begun : s->sharing;
     s->shares = false;
-    committer_begin(s->committer, b);
+    s->desk.under_way[s->desk.under_way_count - 1].number = committer_begin(s->committer, b);
 }
 
 /* What is shared may have changed. */
@@ -82,6 +82,7 @@ static bool end_commit(struct spool *sp, int *ret_rc)
     fresh_mover_ended(&s->mover);
     handover_ended(&s->handover, *ret_rc != 0);
     if (*ret_rc == 0) {
+        recount_kept(&s->recount);
         desk_keep_oldest(&s->desk, &told);
         arrivals_kept(&s->arrivals);
         engine_member_tell(s->member, &told);
@@ -356,6 +357,7 @@ static void close_spool(struct spool *sp)
     }
     engine_member_free(s->member);
     desk_fini(&s->desk);
+    recount_fini(&s->recount);
     arrivals_fini(&s->arrivals);
     handover_fini(&s->handover);
     finder_fini(&s->finder);
@@ -828,10 +830,10 @@ static struct committer_batch *ask_recount(void *arg)
     struct cluster_spool *s = arg;
     int no = s->member == NULL ? SPOOL_NOBODY : engine_member_number(s->member);
 
-    if (loader_is_counting(s->loader)) {
+    if (no == SPOOL_NOBODY || loader_is_counting(s->loader) || loader_is_deleting(s->loader)) {
         return NULL; /* what was gained is not on the desk yet */
     }
-    return recount_ask(&s->recount, no, boot_now().us);
+    return recount_ask(&s->recount, no, committer_last(s->committer), boot_now().us);
 }
 
 static void on_recounted(void *arg, const PGresult *r)

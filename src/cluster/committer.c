@@ -665,12 +665,13 @@ void committer_enter(struct committer *c, int node, int64_t incarnation)
     }
 }
 
-void committer_begin(struct committer *c, struct committer_batch *b)
+int64_t committer_begin(struct committer *c, struct committer_batch *b)
 {
     const struct committer_batch *older = STAILQ_FIRST(&c->batches);
+    int64_t number = ++c->last;
 
     CHECK(c->count < COMMITTER_UNDER_WAY_MAX);
-    b->number = ++c->last;
+    b->number = number;
     b->state = BATCH_WAITING;
     for (; older != NULL; older = STAILQ_NEXT(older, next)) {
         if (older->state == BATCH_ENDED && older->rc != 0) {
@@ -681,6 +682,12 @@ void committer_begin(struct committer *c, struct committer_batch *b)
     c->count++;
     send_waiting(c);
     link_flush(c->link);
+    return number;
+}
+
+int64_t committer_last(const struct committer *c)
+{
+    return c->last;
 }
 
 void committer_hold(struct committer *c, bool is_held)

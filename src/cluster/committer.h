@@ -72,8 +72,11 @@ void committer_leave(struct committer *c);
 /* The node has registered anew. All that was under way has ended, told or not. */
 void committer_enter(struct committer *c, int node, int64_t incarnation);
 
-/* At most COMMITTER_UNDER_WAY_MAX are under way. Takes the batch. */
-void committer_begin(struct committer *c, struct committer_batch *b);
+/* At most COMMITTER_UNDER_WAY_MAX are under way. Takes the batch; its number, by which the table
+ * batch has it when it has happened. */
+int64_t committer_begin(struct committer *c, struct committer_batch *b);
+/* The highest number that was given. */
+int64_t committer_last(const struct committer *c);
 
 /* Has the oldest ended? Then *ret_rc, with committer_error's words, and it is forgotten. */
 bool committer_end(struct committer *c, int *ret_rc);

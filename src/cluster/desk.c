@@ -176,16 +176,44 @@ static void link_key(struct desk *d, struct desk_message *msg)
     }
 }
 
-static void count_total(struct desk *d, uint16_t p, enum spool_state state, uint64_t messages,
-                        uint64_t bytes)
-{
-    struct spool_totals *totals[] = {&d->totals, &d->by_p[p]};
+static const enum spool_state counted_states[] = {SPOOL_INCOMING, SPOOL_DEFERRED, SPOOL_HOLD,
+                                                  SPOOL_CORRUPT};
 
-    d->changes[p]++;
-    for (int i = 0; i < 2; i++) {
-        *spool_total_of(totals[i], state) += messages;
-        totals[i]->bytes += bytes;
+static void add_totals(struct spool_totals *to, struct spool_totals by, bool add)
+{
+    for (size_t i = 0; i < sizeof counted_states / sizeof counted_states[0]; i++) {
+        uint64_t n = *spool_total_of(&by, counted_states[i]);
+
+        *spool_total_of(to, counted_states[i]) += add ? n : -n;
     }
+    to->bytes += add ? by.bytes : -by.bytes;
+}
+
+void desk_add_totals(struct spool_totals *to, const struct spool_totals *by)
+{
+    add_totals(to, *by, true);
+}
+
+static struct spool_totals total_of(enum spool_state state, uint64_t messages, uint64_t bytes)
+{
+    struct spool_totals t = {.bytes = bytes};
+
+    *spool_total_of(&t, state) = messages;
+    return t;
+}
+
+static void count_total(struct desk *d, uint16_t p, struct spool_totals by, bool add)
+{
+    add_totals(&d->totals, by, add);
+    add_totals(&d->by_p[p], by, add);
+}
+
+static struct spool_totals *need_by_p(struct spool_totals **by_p)
+{
+    if (*by_p == NULL) {
+        *by_p = mem_array(PARTITIONS, sizeof **by_p);
+    }
+    return *by_p;
 }
 
 static void count_fields(struct desk *d, const struct desk_fields *f, bool add)
@@ -194,7 +222,12 @@ static void count_fields(struct desk *d, const struct desk_fields *f, bool add)
         return;
     }
     if (!spool_is_part(&f->m)) { /* its message is counted */
-        count_total(d, f->p, f->m.state, add ? 1 : UINT64_MAX, add ? f->m.size : -f->m.size);
+        struct spool_totals by = total_of(f->m.state, 1, f->m.size);
+
+        count_total(d, f->p, by, add);
+        if (d->is_open) {
+            add_totals(&need_by_p(&d->open.adds)[f->p], by, add);
+        }
     }
     if (f->m.parked.len > 0) {
         count_key(d, f->p, f->m.parked, add ? 1 : UINT64_MAX);
@@ -591,6 +624,8 @@ void desk_rollback(struct desk *d)
 {
     d->is_open = false;
     undo_changes(d, &d->open);
+    mem_free(d->open.adds);
+    d->open.adds = NULL;
 }
 
 /* ---- commits under way ----------------------------------------------------------------------- */
@@ -603,12 +638,16 @@ struct desk_batch *desk_begin_commit(struct desk *d)
     d->under_way_count++;
     d->is_open = false;
     *b = d->open;
+    b->arrived = d->arrived;
     d->open = (struct desk_batch){.count = 0};
+    d->arrived = NULL;
     return b;
 }
 
 static void free_batch(struct desk_batch *b)
 {
+    mem_free(b->adds);
+    mem_free(b->arrived);
     mem_free(b->moves);
     mem_free(b->log);
 }
@@ -642,8 +681,20 @@ void desk_keep_oldest(struct desk *d, struct partition_set *ret_told)
     free_batch(&oldest);
 }
 
+/* It is told again, and counted then. Takes `arrived`. */
+static void uncount_arrived(struct desk *d, struct spool_totals *arrived)
+{
+    for (uint16_t p = 0; arrived != NULL && p < PARTITIONS; p++) {
+        count_total(d, p, arrived[p], false);
+    }
+    mem_free(arrived);
+}
+
 void desk_undo_all(struct desk *d)
 {
+    d->breaks++;
+    uncount_arrived(d, d->arrived);
+    d->arrived = NULL;
     while (d->under_way_count > 0) {
         struct desk_batch b = d->under_way[--d->under_way_count];
 
@@ -651,6 +702,8 @@ void desk_undo_all(struct desk *d)
             b.moves[i].message->row = b.moves[i].before;
         }
         undo_changes(d, &b);
+        uncount_arrived(d, b.arrived);
+        b.arrived = NULL;
         free_batch(&b);
     }
 }
@@ -1440,8 +1493,25 @@ void desk_count_stored(struct desk *d, uint16_t p, enum spool_state state, uint6
                        uint64_t bytes)
 {
     if (d->finder->is_mine[p] && spool_total_of(&d->totals, state) != NULL) {
-        count_total(d, p, state, messages, bytes);
+        count_total(d, p, total_of(state, messages, bytes), true);
     }
+}
+
+void desk_count_arrived(struct desk *d, uint16_t p, enum spool_state state, uint64_t bytes)
+{
+    if (d->finder->is_mine[p] && spool_total_of(&d->totals, state) != NULL) {
+        struct spool_totals by = total_of(state, 1, bytes);
+
+        count_total(d, p, by, true);
+        add_totals(&need_by_p(&d->arrived)[p], by, true);
+    }
+}
+
+void desk_arrivals_deleted(struct desk *d)
+{
+    d->breaks++;
+    mem_free(d->arrived);
+    d->arrived = NULL;
 }
 
 void desk_count_parked(struct desk *d, uint16_t p, struct slice key, uint64_t messages)
@@ -1471,42 +1541,73 @@ bool desk_is_quiet(const struct desk *d, unsigned p)
     return !batch_has(&d->open, p);
 }
 
-uint64_t desk_set_totals(struct desk *d, unsigned p, const struct spool_totals *to)
+struct spool_totals desk_batch_adds(const struct desk_batch *b, unsigned p)
 {
-    static const enum spool_state states[] = {SPOOL_INCOMING, SPOOL_DEFERRED, SPOOL_HOLD,
-                                              SPOOL_CORRUPT};
-    struct spool_totals right = *to;
+    struct spool_totals sum = {0};
+
+    if (b->adds != NULL) {
+        add_totals(&sum, b->adds[p], true);
+    }
+    if (b->arrived != NULL) {
+        add_totals(&sum, b->arrived[p], true);
+    }
+    return sum;
+}
+
+struct spool_totals desk_stored(const struct desk *d, unsigned p)
+{
+    struct spool_totals stored = d->by_p[p];
+
+    add_totals(&stored, desk_batch_adds(&d->open, p), false);
+    for (unsigned i = 0; i < d->under_way_count; i++) {
+        add_totals(&stored, desk_batch_adds(&d->under_way[i], p), false);
+    }
+    if (d->arrived != NULL) {
+        add_totals(&stored, d->arrived[p], false);
+    }
+    return stored;
+}
+
+uint64_t desk_correct_totals(struct desk *d, unsigned p, const struct spool_totals *from,
+                             const struct spool_totals *to)
+{
+    struct spool_totals more = *to;
     uint64_t wrong = 0;
 
-    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
-        uint64_t more =
-            *spool_total_of(&right, states[i]) - *spool_total_of(&d->by_p[p], states[i]);
+    add_totals(&more, *from, false);
+    count_total(d, (uint16_t)p, more, true);
+    for (size_t i = 0; i < sizeof counted_states / sizeof counted_states[0]; i++) {
+        uint64_t n = *spool_total_of(&more, counted_states[i]);
 
-        *spool_total_of(&d->totals, states[i]) += more;
-        wrong += more <= INT64_MAX ? more : -more; /* fewer */
+        wrong += n <= INT64_MAX ? n : -n; /* fewer */
     }
-    d->totals.bytes += to->bytes - d->by_p[p].bytes;
-    d->by_p[p] = *to;
     return wrong;
 }
 
 /* ---- partitions that leave ------------------------------------------------------------------- */
 
+static void forget_adds(struct spool_totals *by_p, unsigned p)
+{
+    if (by_p != NULL) {
+        by_p[p] = (struct spool_totals){0};
+    }
+}
+
 static void forget_counts(struct desk *d, const struct partition_set *partitions)
 {
     struct desk_key *key, *next;
 
-    for (int p = 0; p < PARTITIONS; p++) {
-        struct spool_totals *of = &d->by_p[p];
-
-        if (partition_set_has(partitions, p)) {
-            d->totals.incoming -= of->incoming;
-            d->totals.deferred -= of->deferred;
-            d->totals.hold -= of->hold;
-            d->totals.corrupt -= of->corrupt;
-            d->totals.bytes -= of->bytes;
-            *of = (struct spool_totals){0};
-            d->changes[p]++;
+    d->breaks++;
+    for (unsigned p = 0; p < PARTITIONS; p++) {
+        if (!partition_set_has(partitions, (int)p)) {
+            continue;
+        }
+        count_total(d, (uint16_t)p, d->by_p[p], false);
+        forget_adds(d->arrived, p);
+        forget_adds(d->open.adds, p);
+        for (unsigned i = 0; i < d->under_way_count; i++) {
+            forget_adds(d->under_way[i].adds, p);
+            forget_adds(d->under_way[i].arrived, p);
         }
     }
     HASH_ITER(hh, d->keys, key, next)
@@ -1936,8 +2037,8 @@ size_t desk_clear(struct desk *d, struct msg_id **ret_ids)
     d->totals = (struct spool_totals){.incoming = 0};
     for (int p = 0; p < PARTITIONS; p++) {
         d->by_p[p] = (struct spool_totals){0};
-        d->changes[p]++;
     }
+    desk_arrivals_deleted(d);
     *ret_ids = ids;
     return count;
 }
@@ -1977,5 +2078,6 @@ void desk_fini(struct desk *d)
     mem_free(d->keys_in_order);
     mem_free(d->missed);
     mem_free(d->told);
+    mem_free(d->arrived);
     mem_free(d->open.log);
 }

@@ -26,6 +26,10 @@
  * A message that moves to another partition (spool_parts.h) is as new there when the batch is
  * durable, and leaves the desk; until then both partitions have something open.
  *
+ * Counts of what is stored (totals) have what a batch changes from then on, and what others have
+ * stored from when they have told it. For each batch stands what it adds to them, with what was
+ * told in rows of arrival that it deletes: so it is known what they were as of any commit.
+ *
  * Functions that spool_engine.h has, too, are as there: errors are its, their words go to `base`.
  */
 #ifndef CLUSTER_DESK_H
@@ -157,7 +161,10 @@ struct desk_batch {
     size_t count, size;
     struct desk_move *moves; /* owned: of a commit under way */
     size_t move_count;
-    struct partition_set told; /* of others: something arrives there with it */
+    struct spool_totals *adds;    /* owned; by partition, below 0 as 2^64 less; NULL: nothing */
+    struct spool_totals *arrived; /* .. of what others have told, likewise */
+    int64_t number;               /* of the commit, when it is under way */
+    struct partition_set told;    /* of others: something arrives there with it */
 };
 
 enum { DUE_INCOMING, DUE_DEFERRED, DUE_ORDERS };
@@ -184,12 +191,13 @@ struct desk {
     bool is_there_now;          /* .. and that has ended */
     struct spool_totals totals; /* of partitions that are ours: the sum of: */
     struct spool_totals by_p[PARTITIONS];
-    uint32_t changes[PARTITIONS]; /* of these: how often */
-    uint64_t lists;               /* of parts that were asked for */
-    uint64_t looks;               /* looks that have begun (spool_others.h) */
-    uint64_t look;                /* that which is under way; 0: none */
-    unsigned fresh_now;           /* the fresh table that new mail goes to */
-    struct desk_told *told;       /* owned: for those who load, to ask when these are due */
+    struct spool_totals *arrived; /* owned; as in a batch: what is to join the next; or NULL */
+    uint32_t breaks;        /* how often what is counted was changed otherwise than by batches */
+    uint64_t lists;         /* of parts that were asked for */
+    uint64_t looks;         /* looks that have begun (spool_others.h) */
+    uint64_t look;          /* that which is under way; 0: none */
+    unsigned fresh_now;     /* the fresh table that new mail goes to */
+    struct desk_told *told; /* owned: for those who load, to ask when these are due */
     size_t told_count, told_size;
     /* What is to be loaded: for those who load. Content of what is there, too. */
     struct desk_message **missed; /* owned */
@@ -329,11 +337,23 @@ void desk_leave_until(struct desk *d, uint64_t id, int64_t now);
  * parked under a key. */
 void desk_count_stored(struct desk *d, uint16_t p, enum spool_state state, uint64_t messages,
                        uint64_t bytes);
+/* Another has stored a message there, and told it in a row that the next batch deletes. */
+void desk_count_arrived(struct desk *d, uint16_t p, enum spool_state state, uint64_t bytes);
+/* These rows are deleted without a batch. */
+void desk_arrivals_deleted(struct desk *d);
 void desk_count_parked(struct desk *d, uint16_t p, struct slice key, uint64_t messages);
 /* Is nothing of this partition in a batch that is open or under way? */
 bool desk_is_quiet(const struct desk *d, unsigned p);
-/* Its totals are these. By how many messages were they wrong? */
-uint64_t desk_set_totals(struct desk *d, unsigned p, const struct spool_totals *to);
+/* `to` += `by`. */
+void desk_add_totals(struct spool_totals *to, const struct spool_totals *by);
+/* What the batch adds to a partition, with what has arrived there. */
+struct spool_totals desk_batch_adds(const struct desk_batch *b, unsigned p);
+/* What is stored in a partition by those batches that have ended: its totals without the others,
+ * and without what has arrived and is in none of them. */
+struct spool_totals desk_stored(const struct desk *d, unsigned p);
+/* Its totals are wrong by so much: `to` is to be in the place of `from`. By how many messages? */
+uint64_t desk_correct_totals(struct desk *d, unsigned p, const struct spool_totals *from,
+                             const struct spool_totals *to);
 
 /* Partitions are not ours any more (the finder knows it): what is known of them leaves. */
 void desk_let_go(struct desk *d, const struct partition_set *partitions);

@@ -87,6 +87,7 @@ struct loader {
     const struct cluster_search *lists; /* borrowed */
     uint64_t lives;                     /* raised when partitions leave */
     unsigned counting;                  /* questions */
+    unsigned deleting;                  /* .. that delete arrivals */
     bool has_counted;                   /* and not told it */
     int64_t now;
     bool is_wanted;  /* mail that is due */
@@ -199,6 +200,11 @@ void loader_count(struct loader *l, const struct partition_set *partitions)
 bool loader_is_counting(const struct loader *l)
 {
     return l->counting > 0;
+}
+
+bool loader_is_deleting(const struct loader *l)
+{
+    return l->deleting > 0;
 }
 
 bool loader_has_counted(struct loader *l)
@@ -1129,7 +1135,7 @@ static bool arrived(void *arg, const struct arrived_mail *a)
         return false;
     }
     if (a->counts_as != 0) {
-        desk_count_stored(l->desk, a->p, (enum spool_state)a->counts_as, 1, a->size);
+        desk_count_arrived(l->desk, a->p, (enum spool_state)a->counts_as, a->size);
     }
     if (a->counts_as != SPOOL_HOLD && a->counts_as != SPOOL_CORRUPT) {
         finder_put_fresh(l->finder, a->p, INT64_MIN, a->id);
@@ -1146,9 +1152,10 @@ void loader_look_for_arrivals(struct loader *l, int no, int64_t incarnation, int
     struct question *q;
 
     if (gone != NULL) {
+        desk_arrivals_deleted(l->desk);
+        l->deleting++;
         reader_ask(l->reader, gone, question_new(ASK_NOTHING));
     }
-
     if (b != NULL) {
         q = question_new(ASK_ARRIVALS);
         q->id = (uint64_t)no;
@@ -1352,6 +1359,7 @@ static void ended(void *arg, void *question, bool answered)
         l->has_counted = l->counting == 0;
         break;
     case ASK_NOTHING:
+        l->deleting--;
         break;
     case ASK_ARRIVALS:
         arrivals_ended_here(l, q);

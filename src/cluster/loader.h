@@ -38,6 +38,8 @@ void loader_set_lists(struct loader *l, const struct cluster_search *lists);
  * there; their mail is asked for after that. Until it is answered nothing may be committed. */
 void loader_count(struct loader *l, const struct partition_set *partitions);
 bool loader_is_counting(const struct loader *l);
+/* Are arrivals being deleted, not with a batch? */
+bool loader_is_deleting(const struct loader *l);
 /* Was all counted that had come, since this was asked last? */
 bool loader_has_counted(struct loader *l);
 
