@@ -313,6 +313,24 @@ int cluster_node_drain(const char *url, struct slice password, const char *name,
     return finish(&w, rc);
 }
 
+/* 0: another node may take its partitions, or is about to start. */
+static int find_taker(struct work *w, const char *name)
+{
+    PGresult *r =
+        ask(w, "SELECT 1 FROM node WHERE name <> $1 AND state IN (0, 1) LIMIT 1", name, NULL, NULL);
+    int rc = r == NULL ? -EIO : 0;
+
+    if (rc == 0 && PQntuples(r) == 0) {
+        (void)buf_addf(w->error,
+                       "%s keeps its partitions, as no other node is up that does not drain: start "
+                       "one, or end the drain (sluice node undrain %s)",
+                       name, name); /* sticky */
+        rc = -ECANCELED;
+    }
+    PQclear(r);
+    return rc;
+}
+
 static int left(struct work *w, const char *name, struct buf *out)
 {
     PGresult *row = find(w, name), *r = NULL;
@@ -329,7 +347,8 @@ static int left(struct work *w, const char *name, struct buf *out)
             (void)buf_addf(out, "%s: it has no partitions any more\n", name); /* sticky */
         } else if (drains) {
             print_drain(r, 0, out);
-            rc = -EAGAIN;
+            rc = find_taker(w, name);
+            rc = rc == 0 ? -EAGAIN : rc;
         } else {
             (void)buf_addf(w->error, "%s does not drain any more (%s)", name,
                            PQgetvalue(r, 0, STATE)); /* sticky */

@@ -21,7 +21,7 @@ int cluster_nodes_list(const char *url, struct slice password, bool json, struct
 int cluster_node_drain(const char *url, struct slice password, const char *name, struct buf *out,
                        struct buf *ret_error);
 /* 0: it has no partitions; -EAGAIN: it drains, and `out` says what is left; -ECANCELED: it has some
- * and does not drain. */
+ * and does not drain, or no other node can take them. */
 int cluster_node_left(const char *url, struct slice password, const char *name, struct buf *out,
                       struct buf *ret_error);
 int cluster_node_undrain(const char *url, struct slice password, const char *name, struct buf *out,

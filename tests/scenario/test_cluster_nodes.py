@@ -90,6 +90,16 @@ class Nodes(sluice.TestCase):
         self.server.ask("UPDATE sluice.lease SET node = 1 WHERE node = 0")
         self.assertEqual((waits.stdout.read(), waits.wait()), ("a.example: it has no partitions any more\n", 0))
 
+    def test_a_drain_of_the_last_node_is_not_waited_for(self):
+        self.server.ask("UPDATE sluice.node SET state = 2 WHERE name = 'b.example'")
+        status, said = self.node("drain", "a.example", "--wait")
+        self.assertNotEqual(status, 0)
+        self.assertIn("a.example keeps its partitions, as no other node is up that does not drain", said)
+        self.assertEqual(self.state("a.example"), "2")
+        self.server.ask("UPDATE sluice.node SET state = 3 WHERE name = 'b.example'; UPDATE sluice.lease SET node = NULL WHERE node = 0")
+        status, said = self.node("drain", "a.example", "--wait")
+        self.assertEqual(status, 0, said)
+
     def test_a_name_that_no_node_has(self):
         for verb in ("drain", "undrain", "remove"):
             status, said = self.node(verb, "x'; DROP TABLE sluice.node; --")
