@@ -142,7 +142,6 @@ class InjectKill(sluice.TestCase):
                 except ProcessLookupError:
                     pass
             self.d.process.wait()
-            self.d.output.close()
             self.d.start()
         more = load.count() + 20
         self.eventually(lambda: load.count() >= more, "seed %d: nothing is taken any more" % SEED)

@@ -134,7 +134,6 @@ class Kill(sluice.TestCase):
             load.stop()
             acknowledged |= load.acknowledged
             d.process.wait()
-            d.output.close()
             d.start()
         self.assertGreater(len(acknowledged), 20)
         self.eventually(lambda: not acknowledged - set(site.recipients()), "seed %d" % SEED, timeout=90)

@@ -333,7 +333,6 @@ class Leftovers(sluice.TestCase):
         children = [pid for pids in d.children().values() for pid in pids]
         d.process.kill()
         d.process.wait()
-        d.output.close()
         self.assertTrue(os.path.exists(os.path.join(d.directory, "control.sock")))
         self.assertTrue(os.path.exists(os.path.join(d.directory, "sluiced.pid")))
         self.eventually(lambda: not any(os.path.exists("/proc/%d" % pid) for pid in children),
@@ -361,7 +360,6 @@ class Surroundings(sluice.TestCase):
         site = self.site()
         d = self.daemon(start=False, relayhost=site.nexthop)
         d.write_config()
-        d.output = open(os.path.join(d.directory, "output"), "ab")
         d.process = subprocess.Popen(["sh", "-c", 'exec "$0" -c "$1" <&- >&- 2>&-', sluice.program("sluiced"), d.config],
                                      cwd=d.directory)
         self.eventually(d.answers)
@@ -520,10 +518,10 @@ class Users(sluice.TestCase):
     def test_root_without_its_powers_as_in_a_container(self):
         d = self.privileged()
         d.write_config()
-        d.output = open(os.path.join(d.directory, "output"), "ab")
         few = "-all,+net_bind_service,+setuid,+setgid,+sys_chroot,+chown,+fowner,+dac_override,+kill"
-        d.process = subprocess.Popen(["setpriv", "--bounding-set", few, "--inh-caps", "-all", sluice.program("sluiced"),
-                                      "-c", d.config], stdout=d.output, stderr=subprocess.STDOUT, env=d.env)
+        with open(os.path.join(d.directory, "output"), "ab") as output:
+            d.process = subprocess.Popen(["setpriv", "--bounding-set", few, "--inh-caps", "-all", sluice.program("sluiced"),
+                                          "-c", d.config], stdout=output, stderr=subprocess.STDOUT, env=d.env)
         self.eventually(d.answers)
         self.submits(d)
 

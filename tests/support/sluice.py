@@ -438,9 +438,9 @@ class Daemon:
     def launch(self):
         """Start it without waiting until it answers."""
         self.write_config()
-        self.output = open(os.path.join(self.directory, "output"), "ab")
-        self.process = spawn([program(self.program), "-c", self.config], stdout=self.output, stderr=subprocess.STDOUT,
-                             env=self.env, cwd=self.directory)
+        with open(os.path.join(self.directory, "output"), "ab") as output:
+            self.process = spawn([program(self.program), "-c", self.config], stdout=output, stderr=subprocess.STDOUT,
+                                 env=self.env, cwd=self.directory)
 
     def start(self):
         self.launch()
@@ -476,7 +476,6 @@ class Daemon:
             self.process.wait()
             raise AssertionError("sluiced does not stop\n" + self.diagnosis())
         self.process = None
-        self.output.close()
         return status
 
     def children(self):
