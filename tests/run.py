@@ -55,10 +55,24 @@ MOST_SECOND_TRIES = 5
 # Modules of which each class is a job of its own, so that no single job is as long as all the others together.
 SPLIT = ("scenario/test_mta_sts", "scenario/test_scheduler_front", "scenario/test_postoffice_threads", "scenario/test_hostile", "browser/test_dashboard",
          "scenario/test_hostile_roles", "scenario/test_inject", "fault/test_cluster_by_hand", "scenario/test_cluster_faults")
+# A server of a test's own is a thousand files, made and removed for it, and its data is not to outlive the machine: in memory, where
+# there is room for some of them, but not for hours (tests/support/postgres.py, postgres_server.c).
+MEMORY, ROOM = "/dev/shm", 2 << 30
 SANITIZER_ENV = {
     "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=1:detect_stack_use_after_return=0",
     "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
 }
+
+
+def memory():
+    try:
+        free = os.statvfs(MEMORY)
+        return free.f_bavail * free.f_frsize >= ROOM and os.access(MEMORY, os.W_OK | os.X_OK)
+    except OSError:  # there is none
+        return False
+
+
+SERVERS = {"SLUICE_TEST_SERVERS": MEMORY} if memory() else {}
 
 
 class Job:
@@ -144,7 +158,7 @@ def jobs(args):
         for path in sorted(glob.glob(BUILD + "/tests/unit/*/test_*") + glob.glob(BUILD + "/tests/fault/test_*")):
             if os.access(path, os.X_OK) and os.path.isfile(path):
                 yield Job("/".join(path.split("/")[-3:]), [path], count_tap, 3600,
-                          {"CMOCKA_MESSAGE_OUTPUT": "TAP"})
+                          {"CMOCKA_MESSAGE_OUTPUT": "TAP", **SERVERS})
     for kind in ("structure", "model", "scenario", "browser", "fault", "interop", "soak"):
         if wanted(kind):
             for path in sorted(glob.glob(os.path.join(TOP, "tests", kind, "test_*.py"))):
@@ -155,7 +169,7 @@ def jobs(args):
                               + (["-k", "*.%s.*" % part] if part else []),
                               count_unittest, 86400 if kind == "soak" else 3600,
                               {"PYTHONPATH": os.path.join(TOP, "tests", "support"),
-                               "SLUICE_BUILD": BUILD})
+                               "SLUICE_BUILD": BUILD, **({} if kind == "soak" else SERVERS)})
     if wanted("fuzz"):
         for path in sorted(glob.glob(CLANG + "/tests/fuzz/fuzz_*")):
             if os.access(path, os.X_OK) and os.path.isfile(path):

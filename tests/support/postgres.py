@@ -1,5 +1,6 @@
 """PostgreSQL servers of a test's own, as an ordinary user: in a temporary directory, on Unix sockets there.
 
+SLUICE_TEST_SERVERS names another directory for them than /tmp (tests/run.py: in memory).
 The programs are those that scripts/tools has unpacked, else installed ones. A second server can follow the first as its
 synchronous standby (`Server.standby`), be promoted, stopped, killed.
 """
@@ -147,7 +148,7 @@ class Server:
         return made
 
     def _prepare(self, options):
-        self.directory = tempfile.mkdtemp(prefix="sluice-postgres-")
+        self.directory = tempfile.mkdtemp(prefix="sluice-postgres-", dir=os.environ.get("SLUICE_TEST_SERVERS"))
         os.chmod(self.directory, 0o755)
         self.data = os.path.join(self.directory, "data")
         self.options, self.environment = options, dict(self.environment)

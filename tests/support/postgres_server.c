@@ -177,6 +177,7 @@ void postgres_server_start(struct postgres_server *s)
 
 void postgres_server_init(struct postgres_server *s)
 {
+    const char *place = getenv("SLUICE_TEST_SERVERS");
     char program[PATH], data[96];
     char *const argv[] = {program, "-D",        data, "-A",   "trust",      "-U",
                           USER,    "--no-sync", "-E", "UTF8", "--locale=C", NULL};
@@ -188,7 +189,9 @@ void postgres_server_init(struct postgres_server *s)
         return;
     }
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* for postgres_server_kill */
-    (void)strcpy(s->dir, "/tmp/postgres.XXXXXX");
+    assert_in_range(
+        snprintf(s->dir, sizeof s->dir, "%s/postgres.XXXXXX", place == NULL ? "/tmp" : place), 1,
+        sizeof s->dir - 1);
     assert_non_null(mkdtemp(s->dir));
     if (geteuid() == 0) {
         assert_return_code(chown(s->dir, NOBODY, NOBODY), errno);

@@ -3,7 +3,8 @@
  * unprivileged user when the test runs as root. Its processes end with it.
  *
  * SLUICE_TEST_POSTGRESQL, a URL as `spool` has it, names a server that is there, in which the test
- * makes the schema `sluice` anew; what needs to stop a server is skipped then.
+ * makes the schema `sluice` anew; what needs to stop a server is skipped then. One of its own is
+ * below SLUICE_TEST_SERVERS, else below /tmp.
  */
 #ifndef TESTS_POSTGRES_SERVER_H
 #define TESTS_POSTGRES_SERVER_H
