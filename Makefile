@@ -12,8 +12,10 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 SENDMAIL ?= auto
 FUZZ_SECONDS ?= 600
-# Trees for tests.
-SANITIZED = -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false
+# Trees for tests, which start thousands of processes: at a fixed address each has a quarter fewer page faults. What a sanitizer
+# reports needs lines, no variables.
+SANITIZED = -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false -Db_pie=false -Db_staticpic=false \
+	-Dc_args='-g1 -fno-pie' -Dc_link_args=-Wl,-no-pie
 export PATH := /usr/bin:/bin:/usr/sbin:/sbin:$(PATH)
 
 # Prints nothing unless it fails.
@@ -51,13 +53,13 @@ build-test: build-test/build.ninja
 	@$(call quietly,ninja -C build-test --quiet)
 
 build-test/build.ninja:
-	@meson setup build-test $(SANITIZED) >/dev/null
+	@CC_LD=lld meson setup build-test $(SANITIZED) >/dev/null
 
 build-clang: build-clang/build.ninja
 	@$(call quietly,ninja -C build-clang --quiet fuzz_targets)
 
 build-clang/build.ninja:
-	@CC=clang meson setup build-clang -Dfuzz=true $(SANITIZED) >/dev/null
+	@CC=clang CC_LD=lld meson setup build-clang -Dfuzz=true $(SANITIZED) >/dev/null
 
 bench: build
 	@scripts/setup test
