@@ -14,7 +14,6 @@
 #include "mem.h"
 
 #define SOCKET_DIRECTORY "/var/run/postgresql"
-#define AUTHORITIES      "/etc/ssl/certs/ca-certificates.crt"
 #define SCHEMA_MAX       63 /* PostgreSQL's own limit of names */
 /* Addresses of all names together. */
 #define ADDRESSES_MAX 32
@@ -250,7 +249,7 @@ static bool set_tls(struct cluster_url *u, struct buf *ret_error)
                      "verify-full, or a Unix socket or an address of this machine");
     }
     if (u->target.sslrootcert == NULL && strcmp(u->target.sslmode, "verify-full") == 0) {
-        u->target.sslrootcert = AUTHORITIES;
+        u->target.sslrootcert = SYSTEM_TRUST;
     }
     return true;
 }

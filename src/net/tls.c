@@ -18,8 +18,7 @@
 
 /* Certificates of one file: a system's collection of authorities has some 150. */
 #define CERTIFICATES_MAX 1000
-/* Where the system keeps the authorities it trusts. */
-#define SYSTEM_TRUST     "/etc/ssl/certs/ca-certificates.crt"
+/* Of the file SYSTEM_TRUST, which is an option of the build. */
 #define SYSTEM_TRUST_MAX (8u << 20)
 
 struct tls_context {
