@@ -295,18 +295,31 @@ static int errno_of(const char *state)
                                                                         : -EIO;
 }
 
+/* Is it about tables, not about what was to be stored? What was prepared goes by the tables as they
+ * were then, and may fail for ever after they were altered. */
+static bool is_of_tables(const char *state)
+{
+    return strncmp(state, "42", 2) == 0 || strncmp(state, "0A", 2) == 0;
+}
+
 /* The session is in the transaction that failed; and so is what was sent behind it. */
 static void undo(struct committer *c)
 {
     struct committer_batch *b = first_not_ended(c);
+    bool is_stale;
 
     CHECK(b != NULL && b->state == BATCH_SENT);
+    is_stale = is_of_tables(b->error_state);
     if (is_passing(b->error_state) && ++b->tries < COMMITTER_TRIES) {
         for (; b != NULL; b = STAILQ_NEXT(b, next)) {
             b->state = BATCH_WAITING;
         }
     } else {
         fail_from(b, errno_of(b->error_state));
+    }
+    if (is_stale) {
+        link_drop(c->link, c->error);
+        return;
     }
     c->state = COMMITTER_UNDOING;
     send_plain(c, "ROLLBACK");

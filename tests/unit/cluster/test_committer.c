@@ -155,6 +155,23 @@ static void one_that_fails_takes_the_younger_one_with_it(void **state)
 }
 
 /* It may have failed already, and its maker does not know that before it is told. */
+/* What was prepared goes by the types that the table had then. */
+static void after_a_table_was_altered_all_is_prepared_anew(void **state)
+{
+    (void)state;
+    (void)postgres_server_ask(&server, "ALTER TABLE thing ALTER n TYPE text");
+    committer_begin(c, things(1, 5));
+    assert_int_equal(end(), 0);
+    (void)postgres_server_ask(&server, "ALTER TABLE thing ALTER n TYPE int USING n::int");
+    committer_begin(c, things(20, 5));
+    assert_int_equal(end(), -EIO);
+    assert_non_null(
+        strstr(committer_error(c), "is of type integer but expression is of type text"));
+    committer_begin(c, things(30, 5));
+    assert_int_equal(end(), 0);
+    assert_int_equal(count(), 10);
+}
+
 static void one_begun_before_a_failure_is_told_is_cancelled(void **state)
 {
     (void)state;
@@ -569,6 +586,7 @@ static void settings_that_are_refused_are_missed_alone(void **state)
 POSTGRES_MAIN(start_server, stop_server, COMMITTER_TEST(batches_end_in_their_order_and_are_there),
               COMMITTER_TEST(statements_of_batches_are_prepared_once_for_a_connection),
               COMMITTER_TEST(one_that_fails_takes_the_younger_one_with_it),
+              COMMITTER_TEST(after_a_table_was_altered_all_is_prepared_anew),
               COMMITTER_TEST(one_begun_before_a_failure_is_told_is_cancelled),
               COMMITTER_TEST(nothing_is_committed_once_the_incarnation_is_another),
               COMMITTER_TEST(numbers_of_a_life_are_above_those_of_lives_before),
