@@ -13,11 +13,21 @@
 
 #define FLOOR_US (60 * INT64_C(1000000))
 
-const char arrivals_insert_sql[] =
-    "INSERT INTO arrival (node, parts) SELECT l.node, string_agg(u.entry, ''::bytea) FROM "
-    "unnest($1::smallint[], $2::bytea[]) AS u (p, entry) JOIN lease l ON l.p = u.p WHERE l.node IS "
-    "NOT NULL GROUP BY l.node";
+#define INSERT(more)                                                                               \
+    "INSERT INTO arrival (node, parts) SELECT l.node, string_agg(u.entry, ''::bytea) FROM "        \
+    "unnest($1::smallint[], $2::bytea[]) AS u (p, entry) JOIN lease l ON l.p = u.p WHERE l.node "  \
+    "IS NOT NULL " more "GROUP BY l.node"
+
+const char arrivals_insert_sql[] = INSERT("");
 const char arrivals_insert_types[] = "sb";
+
+/* In no batch of the committer's, so it is its own fence; and as it may be sent twice, what is
+ * handed on is so only with the rows in which it came. $3: number, incarnation, and these rows. */
+static const char delete_alone_sql[] =
+    "WITH gone AS (DELETE FROM arrival WHERE node = ($3::bigint[])[1]::smallint AND seq = "
+    "ANY(($3::bigint[])[3:]) AND EXISTS (SELECT FROM fence WHERE no = "
+    "($3::bigint[])[1]::smallint AND incarnation = ($3::bigint[])[2]) RETURNING 1) " INSERT(
+        "AND EXISTS (SELECT FROM gone) ");
 
 static void put_number(unsigned char *at, unsigned bytes, uint64_t n)
 {
@@ -247,24 +257,22 @@ struct committer_batch *arrivals_delete(struct arrivals *a, int no, int64_t inca
                                         int64_t now)
 {
     struct committer_batch *b;
-    char room[2][24];
-    struct buf seqs;
+    struct buf numbers;
 
     if (a->is_asked || a->count == 0 || a->under_way_count > 0 ||
         now - a->read_at < ARRIVALS_ALONE_US) {
         return NULL;
     }
     b = committer_batch_new();
-    print_seqs(a, 0, &seqs);
-    committer_batch_add(
-        b,
-        "DELETE FROM arrival WHERE node = $1::smallint AND seq = ANY($3::bigint[]) AND EXISTS "
-        "(SELECT FROM fence WHERE no = $1::smallint AND incarnation = $2::bigint)",
-        (struct link_param[]){number_param(room[0], no), number_param(room[1], incarnation),
-                              text_param(&seqs)},
-        3);
-    columns_flush(&a->handed_on, b);
-    buf_fini(&seqs);
+    buf_init(&numbers, ((size_t)ARRIVALS_MAX + ARRIVALS_PAGE + 3) * 24);
+    (void)buf_addf(&numbers, "{%d,%" PRId64, no, incarnation); /* these fit */
+    for (size_t i = 0; i < a->count; i++) {
+        (void)buf_addf(&numbers, ",%" PRId64, a->seqs[i]);
+    }
+    (void)buf_add_byte(&numbers, '}');
+    a->handed_on.sql = delete_alone_sql;
+    columns_flush_with(&a->handed_on, b, text_param(&numbers));
+    buf_fini(&numbers);
     forget(a);
     return b;
 }

@@ -24,9 +24,11 @@
 #define SQL_PUT                                                                                    \
     "INSERT INTO ask (from_node, n, to_node, question, at) VALUES ($1::smallint, $2::bigint, "     \
     "$3::smallint, $4::bytea, " SQL_NOW ") ON CONFLICT DO NOTHING"
+/* Not by a life that is over: who has its mail now answers. */
 #define SQL_ANSWER                                                                                 \
     "UPDATE ask SET answer = $3::bytea WHERE from_node = $1::smallint AND n = $2::bigint AND "     \
-    "answer IS NULL"
+    "answer IS NULL AND EXISTS (SELECT FROM fence WHERE no = $4::smallint AND incarnation = "      \
+    "$5::bigint)"
 #define SQL_DELETE "DELETE FROM ask WHERE from_node = $2::smallint AND n = ANY ($1::bigint[])"
 /* Put to this node, and not in hand here. */
 #define SQL_FOR_US                                                                                 \
@@ -235,7 +237,7 @@ void asks_end(struct asks *a, uint32_t token)
 void asks_answer(struct asks *a, uint32_t token, struct slice answer)
 {
     struct committer_batch *b;
-    struct number_text room[2];
+    struct number_text room[4];
     struct request *r;
     struct held *h;
 
@@ -246,8 +248,10 @@ void asks_answer(struct asks *a, uint32_t token, struct slice answer)
             b = lazy_batch();
             committer_batch_add(b, SQL_ANSWER,
                                 (struct link_param[]){number(&room[0], h->node),
-                                                      number(&room[1], h->n), bytes(answer)},
-                                3);
+                                                      number(&room[1], h->n), bytes(answer),
+                                                      number(&room[2], a->node),
+                                                      number(&room[3], a->incarnation)},
+                                5);
             r = request_new(ANSWER);
             r->node = h->node;
             r->token = token;
@@ -311,8 +315,8 @@ static void take_answers(struct asks *a, const PGresult *r)
         int64_t n;
         size_t i;
 
-        if (!answer_number(r, row, 0, &n)) {
-            continue;
+        if (!answer_number(r, row, 0, &n) || n >> 32 > a->incarnation) {
+            continue; /* of a later life: this one is over, and does not know it yet */
         }
         delete_row(a, n);
         i = find_own(a, (uint32_t)n);
