@@ -14,6 +14,7 @@ MOVE_BOUNDS = [*BOUNDS, "-DMAXCRASH=0", "-DMAXSLIP=1"]
 WAYS = {"whole": 1, "divided": 2, "part": 3}  # as lease.pml has them
 SAFETY = ["-DSAFETY", "-DCOLLAPSE", "-DNOCLAIM"]
 FAIRNESS = ["-DCOLLAPSE", "-DNFAIR=3"]
+DONE = ["-a", "-f", "-N", "done"]
 
 
 def read(*path):
@@ -49,7 +50,7 @@ class Lease(unittest.TestCase):
         self.holds(["-DONLY0", "-DMAXCRASH=0", *BOUNDS], SAFETY)
 
     def test_every_message_is_handled_in_the_end(self):
-        self.holds(["-DONLY1", "-DMAXCRASH=1", "-DMAXSLIP=1", *BOUNDS], FAIRNESS, ["-a", "-f", "-N", "done"])
+        self.holds(["-DONLY1", "-DMAXCRASH=1", "-DMAXSLIP=1", *BOUNDS], FAIRNESS, DONE)
 
     def test_without_any_part_of_it_that_is_not_so(self):
         for part in ("NOFENCE", "NOLOCK", "NOCHECK", "RUDE", "SLOWCLOCK"):
@@ -70,6 +71,14 @@ class Lease(unittest.TestCase):
         for part in ("BALL", "NOCOUNT", "NOPASS", "NOHOLD", "NOFENCE", "RUDE"):
             with self.subTest(part):
                 self.fails(["-DMOVES=%d" % WAYS["divided"], *MOVE_BOUNDS, "-D" + part])
+
+
+    def test_what_moves_comes_to_its_place_and_is_delivered(self):
+        model = ["-DMOVES=%d" % WAYS["divided"], "-DMAXTABLE=2", "-DMOVEFIRST", "-DMAXKILL=1", "-DMAXCRASH=0", "-DMAXSLIP=1", "-DMAXRELEASE=0"]
+        self.holds(model, FAIRNESS, DONE, "-O1")
+        errors, _, output = self.search([*model, "-DKEEPHOLD"], FAIRNESS, DONE, "-O0")
+        self.assertEqual(errors, 1, output)
+        self.assertIn("acceptance cycle", output)
 
 
 class Names(unittest.TestCase):
