@@ -20,12 +20,15 @@
 
 #include "buf.h"
 #include "committer.h"
+#include "conf.h"
+#include "partition.h"
 #include "pg_proxy.h"
 #include "postgres_server.h"
 #include "reader.h"
 #include "seeds.h"
 #include "spool_engine.h"
 #include "spool_fixture.h"
+#include "spool_others.h"
 
 #define NOW   1000000
 #define LATER 2000000
@@ -34,9 +37,10 @@
 
 static struct postgres_server server;
 static struct pg_proxy proxy;
-static PGconn *observer; /* of the tables */
-static struct spool *sp;
-static bool may_fail; /* batches may, as a statement is refused */
+static PGconn *observer;       /* of the tables */
+static struct spool *nodes[2]; /* the second: NULL, or there for a test */
+static struct spool *sp;       /* of them, the one that does something */
+static bool may_fail;          /* batches may, as a statement is refused */
 
 #define NOTHING "arm front 0 cut *" /* is to be harmed any more */
 
@@ -78,43 +82,64 @@ static int end_server(void **state)
     return 0;
 }
 
-static int open_spool(void **state)
+static struct spool *open_node(const char *name)
 {
-    struct spool_options options = {.inline_limit = INLINE_LIMIT};
+    struct conf conf = {.cluster_node = (char *)(uintptr_t)name,
+                        .cluster_standby = CONF_CLUSTER_STANDBY_NONE};
+    struct spool_options options = {.inline_limit = INLINE_LIMIT, .conf = &conf};
+    struct spool *node = NULL;
     char url[200];
     struct buf error;
 
-    (void)state;
     buf_init(&error, 1000);
     (void)snprintf(url, sizeof url, "postgresql://tester@/postgres?host=%s", proxy.dir);
-    if (spool_open(url, SPOOL_OPEN_WRITE, &options, &error, &sp) != 0) {
+    if (spool_open(url, SPOOL_OPEN_WRITE, &options, &error, &node) != 0) {
         fail_msg("%s", buf_cstr(&error));
     }
     buf_fini(&error);
+    return node;
+}
+
+static int open_spool(void **state)
+{
+    (void)state;
+    sp = nodes[0] = open_node("first");
     return 0;
 }
 
 static int close_spool(void **state)
 {
     (void)state;
-    spool_close(sp);
+    spool_close(nodes[0]);
     return 0;
 }
 
-/* What was called for goes out before it waits for anything. */
-static void turn(void)
+static void take_events(struct spool *node)
 {
     struct spool_event event;
 
-    spool_commits_turn(sp);
-    (void)spool_commits_wait(sp, 100 * US_PER_MS);
-    spool_commits_turn(sp);
-    while (spool_next_event(sp, &event)) {
+    while (spool_next_event(node, &event)) {
         if (event.type != SPOOL_EVENT_READY && event.type != SPOOL_EVENT_LOG &&
             event.type != SPOOL_EVENT_GAINED &&
             memmem(event.text.ptr, event.text.len, "lease is not renewed", 20) == NULL) {
             fail_msg("%.*s", SLICE_ARGS(event.text));
         }
+    }
+}
+
+/* What was called for goes out before it waits for anything. */
+static void turn(void)
+{
+    struct pollfd ready[2] = {{.fd = -1}, {.fd = -1}};
+
+    for (int i = 0; i < 2 && nodes[i] != NULL; i++) {
+        spool_commits_turn(nodes[i]);
+        ready[i] = (struct pollfd){.fd = spool_commits_fd(nodes[i]), .events = POLLIN};
+    }
+    (void)poll(ready, 2, 100);
+    for (int i = 0; i < 2 && nodes[i] != NULL; i++) {
+        spool_commits_turn(nodes[i]);
+        take_events(nodes[i]);
     }
 }
 
@@ -273,19 +298,22 @@ static void the_rest_is_delivered(void)
     finish(mail.large, LATER);
 }
 
-/* Until `count` messages that are due at `now` are claimed. */
-static void claim(int64_t now, size_t count, struct msg_id *ret_ids)
+/* The next that is due at `now`, wherever it is; its node is `sp` then. */
+static struct msg_id claim(int64_t now)
 {
     const enum spool_state states[] = {SPOOL_INCOMING, SPOOL_DEFERRED};
-    size_t got = 0, more;
+    struct msg_id id;
+    size_t got;
 
-    for (unsigned i = 0; got < count; i++) {
-        fixture_ok(sp, spool_claim(sp, states[i % 2], (struct wall){now}, count - got,
-                                   ret_ids + got, &more));
-        got += more;
-        if (more == 0) {
-            turn();
+    for (;;) {
+        for (int i = 0; i < 4 && nodes[i / 2] != NULL; i++) {
+            sp = nodes[i / 2];
+            fixture_ok(sp, spool_claim(sp, states[i % 2], (struct wall){now}, 1, &id, &got));
+            if (got == 1) {
+                return id;
+            }
         }
+        turn();
     }
 }
 
@@ -308,7 +336,7 @@ static void claim_parts(void)
         struct spool_rcpt r;
         size_t count;
 
-        claim(NOW, 1, &id);
+        id = claim(NOW);
         assert_int_equal(read_message(id).whole.n, mail.many.n);
         if (id.n == mail.many.n) { /* its report part, which is due, too */
             commit(the_report_is_made, NULL);
@@ -331,7 +359,7 @@ static void claim_waiting(void)
     for (int others = 0; others < 2 || !is_told;) {
         struct spool_message m;
 
-        claim(LATER, 1, &id);
+        id = claim(LATER);
         m = read_message(id);
         assert_true(fixture_content_ok(sp, &m));
         if (id.n == mail.many.n) {
@@ -349,24 +377,79 @@ static void claim_waiting(void)
 /* ---- a round of moves ------------------------------------------------------------------------ */
 
 #define MOVING 7 /* recipients */
+#define HOST   32
 
 static struct {
+    /* Hosts of the first node; and next hops to which mail moves, of another node but for the last.
+     */
+    char from[2][HOST], to[4][HOST];
     struct msg_id alone, passing, pair, many;
-    struct msg_id parts[2]; /* of `many`: to two recipients at a.example, to one at b.example */
+    struct msg_id
+        parts[2]; /* of `many`: to two recipients at the first host, to one at the other */
     struct {
         uint64_t whole;
         uint32_t n;
     } seen[MOVING];
     struct msg_id at[MOVING]; /* where each was seen */
+    struct spool *by[MOVING]; /* .. by which node */
     bool is_last[MOVING];     /* the last of the message or part */
 } moving;
 
+static bool is_of(struct spool *node, unsigned p)
+{
+    struct spool_places own = {{0}};
+
+    spool_own_places(node, &own);
+    return spool_places_has(&own, p);
+}
+
+/* Names in different partitions of that node: of next hops, or, without a transport, of hosts. */
+static void find_names(struct spool *node, const char *transport, char (*ret)[HOST], int count)
+{
+    static unsigned number; /* a name is given once */
+    unsigned taken[4];
+
+    for (int i = 0; i < count; number++) {
+        char name[HOST];
+        bool is_taken = false;
+        struct spool_rcpt r = {.transport = slice_string(transport)};
+
+        (void)snprintf(name, sizeof name, "r@%u.example", number);
+        r.address = slice_string(name);
+        r.nexthop = slice_string(name + 2);
+        taken[i] = partition_of(&r, SLICE(""));
+        for (int k = 0; k < i; k++) {
+            is_taken = is_taken || taken[k] == taken[i];
+        }
+        if (!is_taken && is_of(node, taken[i])) {
+            memcpy(ret[i++], name + 2, HOST - 2);
+        }
+    }
+}
+
+static void find_places(void)
+{
+    struct spool *other = nodes[1] != NULL ? nodes[1] : nodes[0];
+
+    find_names(nodes[0], "", moving.from, 2);
+    find_names(other, "smtp", moving.to, 3);
+    find_names(nodes[0], "smtp", moving.to + 3, 1);
+}
+
+static struct msg_id submit_to(const char *sender, const char *format, size_t size)
+{
+    char rcpts[200];
+
+    (void)snprintf(rcpts, sizeof rcpts, format, moving.from[0], moving.from[0], moving.from[1]);
+    return submit(sender, rcpts, size);
+}
+
 static void what_moves_comes(void)
 {
-    moving.alone = submit("alone@from.test", "r@a.example", LARGE);
-    moving.passing = submit("passing@from.test", "r@a.example", 100);
-    moving.pair = submit("pair@from.test", "q@a.example r@a.example", 200);
-    moving.many = submit("many@from.test", "q@a.example r@a.example r@b.example", 300);
+    moving.alone = submit_to("alone@from.test", "r@%s", LARGE);
+    moving.passing = submit_to("passing@from.test", "r@%s", 100);
+    moving.pair = submit_to("pair@from.test", "q@%s r@%s", 200);
+    moving.many = submit_to("many@from.test", "q@%s r@%s r@%s", 300);
 }
 
 static struct msg_id gathering;
@@ -384,7 +467,7 @@ static void claim_parts_that_move(void)
         struct msg_id id;
         struct spool_message m;
 
-        claim(NOW, 1, &id);
+        id = claim(NOW);
         m = read_message(id);
         assert_int_equal(m.whole.n, moving.many.n);
         if (m.gathers) {
@@ -416,20 +499,20 @@ static void move(struct msg_id id, uint32_t count)
 /* All of a message; some of one, which is divided. */
 static void messages_move(void)
 {
-    route(moving.alone, 1, "x.example");
+    route(moving.alone, 1, moving.to[0]);
     move(moving.alone, 1);
-    route(moving.pair, 2, "y.example");
+    route(moving.pair, 2, moving.to[1]);
     move(moving.pair, 1);
 }
 
 /* All of a part; some of one; and what only passes. */
 static void parts_move_and_what_passes(void)
 {
-    route(moving.parts[0], 1, "z.example");
+    route(moving.parts[0], 1, moving.to[2]);
     move(moving.parts[0], 1);
-    route(moving.parts[1], 3, "z.example");
+    route(moving.parts[1], 3, moving.to[2]);
     move(moving.parts[1], 1);
-    route(moving.passing, 1, "x.example");
+    route(moving.passing, 1, moving.to[3]);
     move(moving.passing, 1);
 }
 
@@ -441,7 +524,7 @@ static void claim_what_has_moved(void)
         struct msg_id id;
         size_t here;
 
-        claim(LATER, 1, &id);
+        id = claim(LATER);
         m = read_message(id);
         assert_true(fixture_content_ok(sp, &m));
         if (m.gathers) {
@@ -459,17 +542,31 @@ static void claim_what_has_moved(void)
             moving.seen[count].whole = spool_whole(&m).n;
             moving.seen[count].n = rcpts[i].n;
             moving.at[count] = id;
+            moving.by[count] = sp;
             moving.is_last[count] = i == here - 1;
         }
     }
 }
 
-/* One of a part that was made by a move fails. */
-static void deliver_what_has_moved(size_t from, size_t to)
+static int seen_by(const struct spool *node)
 {
-    for (size_t i = from; i < to; i++) {
+    int count = 0;
+
+    for (size_t i = 0; i < MOVING; i++) {
+        count += moving.by[i] == node;
+    }
+    return count;
+}
+
+/* At this node. One of a part that was made by a move fails. */
+static void what_has_moved_is_delivered(void)
+{
+    for (size_t i = 0; i < MOVING; i++) {
         bool fails = moving.seen[i].whole == moving.many.n && moving.seen[i].n == 1;
 
+        if (moving.by[i] != sp) {
+            continue;
+        }
         settle(moving.at[i], moving.seen[i].n, fails ? SPOOL_RCPT_FAILED : SPOOL_RCPT_PENDING,
                !fails);
         if (fails) {
@@ -479,16 +576,6 @@ static void deliver_what_has_moved(size_t from, size_t to)
             finish(moving.at[i], LATER);
         }
     }
-}
-
-static void some_are_delivered(void)
-{
-    deliver_what_has_moved(0, 3);
-}
-
-static void others_are_delivered(void)
-{
-    deliver_what_has_moved(3, MOVING);
 }
 
 /* ---- lives ----------------------------------------------------------------------------------- */
@@ -530,31 +617,39 @@ static void play_round(struct life *l)
     while (parts_left() > 0) {
         struct msg_id id; /* its last part has ended since it was read: it has another turn */
 
-        claim(LATER, 1, &id);
+        id = claim(LATER);
         assert_int_equal(id.n, mail.many.n);
         commit(the_report_is_made, NULL);
     }
     check(l, 2);
 }
 
-/* Harm is done to the batches of moves alone. */
+/* Harm is done to the batches of moves, or while what has moved is found. */
 static void play_moves(struct life *l)
 {
+    bool is_read = harm[strlen(harm) - 1] == 'R';
     uint32_t reported = 0;
 
+    sp = nodes[0];
     commit(what_moves_comes, NULL);
     claim_parts_that_move();
     check(l, 0);
-    (void)pg_proxy_tell(&proxy, "%s", harm);
+    sp = nodes[0];
+    (void)pg_proxy_tell(&proxy, "%s", is_read ? NOTHING : harm);
     commit(messages_move, parts_move_and_what_passes);
-    (void)pg_proxy_tell(&proxy, NOTHING);
+    (void)pg_proxy_tell(&proxy, "%s", is_read ? harm : NOTHING);
     check(l, 1);
     claim_what_has_moved();
-    commit(some_are_delivered, others_are_delivered);
+    (void)pg_proxy_tell(&proxy, NOTHING);
+    assert_int_equal(seen_by(nodes[0]), nodes[1] != NULL ? MOVING - 4 : MOVING);
+    for (int i = 0; i < 2 && nodes[i] != NULL; i++) {
+        sp = nodes[i];
+        commit(what_has_moved_is_delivered, NULL);
+    }
     while (parts_left() > 0) {
         struct spool_message m;
 
-        claim(LAST, 1, &gathering);
+        gathering = claim(LAST);
         m = read_message(gathering);
         assert_true(m.gathers);
         reported += m.rcpt_to_report;
@@ -565,6 +660,35 @@ static void play_moves(struct life *l)
 }
 
 static struct life of_mail = {.play = play_round}, of_moves = {.play = play_moves};
+
+static int own_count(struct spool *node)
+{
+    int count = 0;
+
+    for (unsigned p = 0; p < SPOOL_PARTITIONS_MAX; p++) {
+        count += is_of(node, p);
+    }
+    return count;
+}
+
+/* Another node has half of the partitions. */
+static int open_two(void **state)
+{
+    (void)open_spool(state);
+    nodes[1] = open_node("second");
+    while (own_count(nodes[0]) != SPOOL_PARTITIONS_MAX / 2 ||
+           own_count(nodes[1]) != SPOOL_PARTITIONS_MAX / 2) {
+        turn();
+    }
+    return 0;
+}
+
+static int close_two(void **state)
+{
+    spool_close(nodes[1]);
+    nodes[1] = NULL;
+    return close_spool(state);
+}
 
 static void play_without_harm(struct life *l)
 {
@@ -601,20 +725,18 @@ static void batches_happen_once_wherever_they_are_cut(void **state)
     assert_in_range(sweep(&of_mail, "answers", "cut", 'W', 1, 2), 15, 300);
 }
 
-static void moves_happen_once_wherever_they_are_cut(void **state)
+/* Half of the partitions of what moves are another node's. */
+static void moves_to_another_node_happen_once_wherever_they_are_cut(void **state)
 {
     (void)state;
+    find_places();
     play_without_harm(&of_moves);
     assert_in_range(sweep(&of_moves, "statements", "cut", 'W', 1, 1), 15, 300);
     assert_in_range(sweep(&of_moves, "answers", "cut", 'W', 1, 2), 8, 300);
-}
-
-static void moves_happen_once_when_the_server_hears_of_the_end_late(void **state)
-{
-    (void)state;
-    play_without_harm(&of_moves);
     assert_in_range(sweep(&of_moves, "statements", "half", 'W', 2, 3), 5, 300);
     assert_in_range(sweep(&of_moves, "answers", "swallow", 'W', 1, 5), 3, 300);
+    assert_in_range(sweep(&of_moves, "statements", "cut", 'R', 1, 3), 1, 300);
+    assert_in_range(sweep(&of_moves, "answers", "swallow", 'R', 1, 5), 1, 300);
 }
 
 /* The session goes on with what it has, while a new one asks what has become of it. */
@@ -641,6 +763,7 @@ static void a_batch_of_which_a_statement_is_refused_happens_or_is_told(void **st
     };
 
     (void)state;
+    find_places();
     play_without_harm(&of_mail);
     play_without_harm(&of_moves);
     for (size_t i = 0; i < COUNT(refusals); i++) {
@@ -663,7 +786,8 @@ static void what_is_read_comes_wherever_it_is_cut(void **state)
 
 static int64_t incarnation(void)
 {
-    return atoll(postgres_server_ask(&server, "SELECT incarnation FROM sluice.node"));
+    return atoll(
+        postgres_server_ask(&server, "SELECT incarnation FROM sluice.node WHERE name = 'first'"));
 }
 
 /* Of membership a round has some renewals, and may have none. */
@@ -696,7 +820,8 @@ static void a_node_registers_wherever_it_is_cut(void **state)
         play_round(&of_mail);
     }
     (void)pg_proxy_tell(&proxy, NOTHING);
-    assert_string_equal(postgres_server_ask(&server, "SELECT count(*) FROM sluice.node"), "1");
+    assert_string_equal(
+        postgres_server_ask(&server, "SELECT count(*) FROM sluice.node WHERE name = 'first'"), "1");
 }
 
 /* Several harms in one round, also to the dialogue about what has become of a batch. */
@@ -756,6 +881,72 @@ static void parked_mail_that_is_not_at_hand_is_waited_for(void **state)
     assert_int_equal(spool_commit(sp), 0);
 }
 
+/* ---- moves ----------------------------------------------------------------------------------- */
+
+static uint32_t try_to_move(struct msg_id id)
+{
+    uint32_t moved;
+
+    fixture_ok(sp, spool_move(sp, id, (struct wall){NOW}, (struct wall){LATER}, &moved));
+    return moved;
+}
+
+/* As spool_parts.h has it. */
+static void what_lies_elsewhere_moves_and_all_else_stays(void **state)
+{
+    struct spool_rcpt r = {.transport = SLICE("smtp")}, got;
+    struct msg_id id, parts[3];
+    uint32_t moved, numbers = 0;
+    size_t count, one;
+    int err;
+
+    (void)state;
+    find_places();
+    r.nexthop = slice_string(moving.to[0]);
+    id = submit_to("pair@from.test", "q@%s r@%s", 200);
+    assert_int_equal(spool_commit(sp), 0);
+    assert_int_equal(try_to_move(id), 0); /* not routed */
+    assert_true(spool_lies_elsewhere(sp, id, &r));
+    fixture_ok(sp, spool_set_route(sp, id, 2, r.transport, r.nexthop, SPOOL_ROUTE_FIXED));
+    assert_int_equal(try_to_move(id), 0); /* tables that are not in force */
+    fixture_ok(sp, spool_set_route(sp, id, 2, r.transport, r.nexthop, 0));
+    fixture_ok(sp, spool_hold(sp, id, SLICE("by an operator")));
+    assert_int_equal(try_to_move(id), 0);
+    fixture_ok(sp, spool_release(sp, id, (struct wall){NOW}));
+    assert_int_equal(spool_commit(sp), 0);
+    while ((err = spool_move(sp, (struct msg_id){999}, (struct wall){NOW}, (struct wall){LATER},
+                             &moved)) == -EAGAIN) {
+        turn();
+    }
+    assert_int_equal(err, -ENOENT);
+    for (int attempt = 0; attempt < 2; attempt++) {
+        (void)read_message(id);
+        assert_int_equal(try_to_move(id), 1);
+        if (attempt == 0) {
+            (void)spool_batch_failed(sp, -EIO);
+        }
+        assert_int_equal(spool_commit(sp), attempt == 0 ? -EIO : 0);
+        assert_true(read_message(id).gathers == (attempt == 1));
+    }
+    while (spool_parts_want(sp, id) == -EAGAIN) {
+        turn();
+    }
+    fixture_ok(sp, spool_parts_of(sp, id, (struct msg_id){0}, 3, parts, &count));
+    assert_int_equal(count, 2);
+    for (size_t i = 0; i < count; i++) {
+        struct spool_message m = read_message(parts[i]);
+
+        assert_true(m.whole.n == id.n && m.due.us <= NOW && fixture_content_ok(sp, &m));
+        fixture_ok(sp, spool_read_rcpts(sp, parts[i], 0, true, 1, &got, &one));
+        assert_true(m.rcpt_pending == 1 && got.n == (got.nexthop.len > 0 ? 2 : 1));
+        numbers += got.n;
+        fixture_ok(sp, spool_remove(sp, parts[i]));
+    }
+    assert_int_equal(numbers, 1 + 2);
+    fixture_ok(sp, spool_remove(sp, id));
+    assert_int_equal(spool_commit(sp), 0);
+}
+
 /* ---- ids and the clock ----------------------------------------------------------------------- */
 
 int __real_clock_gettime(clockid_t clock, struct timespec *t);
@@ -786,7 +977,7 @@ static void deliver_all(void **state)
 
         (void)close_spool(state);
         (void)open_spool(state);
-        claim(NOW, 1, &id);
+        id = claim(NOW);
         (void)read_message(id);
         fixture_ok(sp, spool_finish_all_done(sp, id));
         assert_int_equal(spool_commit(sp), 0);
@@ -911,7 +1102,7 @@ static void messages_of_one_id_in_two_tables_are_neither_mixed_nor_lost(void **s
 
         (void)close_spool(state);
         (void)open_spool(state);
-        claim(NOW, 1, &id);
+        id = claim(NOW);
         assert_int_equal(id.n, taken_id.n);
         m = read_message(id);
         assert_true(fixture_content_ok(sp, &m));
@@ -937,7 +1128,7 @@ static void what_was_claimed_in_a_life_that_has_ended_is_found_again(void **stat
     settle(id, 1, SPOOL_RCPT_PENDING, false);
     finish(id, LATER);
     assert_int_equal(spool_commit(sp), 0);
-    claim(LATER, 1, &got);
+    got = claim(LATER);
     assert_int_equal(got.n, id.n);
     (void)postgres_server_ask(&server, "UPDATE sluice.fence SET incarnation = incarnation + 1; "
                                        "UPDATE sluice.node SET incarnation = incarnation + 1; "
@@ -952,7 +1143,7 @@ static void what_was_claimed_in_a_life_that_has_ended_is_found_again(void **stat
         }
     }
     spool_lease_ended(sp);
-    claim(LATER, 1, &got);
+    got = claim(LATER);
     assert_int_equal(got.n, id.n);
     fixture_ok(sp, spool_finish_all_done(sp, id));
     assert_int_equal(spool_commit(sp), 0);
@@ -961,8 +1152,8 @@ static void what_was_claimed_in_a_life_that_has_ended_is_found_again(void **stat
 #define CUTS_TEST(f) cmocka_unit_test_setup_teardown(f, open_spool, close_spool)
 
 POSTGRES_MAIN(make_tables, end_server, CUTS_TEST(batches_happen_once_wherever_they_are_cut),
-              CUTS_TEST(moves_happen_once_wherever_they_are_cut),
-              CUTS_TEST(moves_happen_once_when_the_server_hears_of_the_end_late),
+              cmocka_unit_test_setup_teardown(
+                  moves_to_another_node_happen_once_wherever_they_are_cut, open_two, close_two),
               CUTS_TEST(batches_happen_once_when_the_server_hears_of_the_end_late),
               CUTS_TEST(a_batch_of_which_a_statement_is_refused_happens_or_is_told),
               CUTS_TEST(what_is_read_comes_wherever_it_is_cut),
@@ -971,6 +1162,7 @@ POSTGRES_MAIN(make_tables, end_server, CUTS_TEST(batches_happen_once_wherever_th
               CUTS_TEST(nothing_is_lost_or_doubled_by_random_harm),
               CUTS_TEST(what_was_wanted_stays_when_its_claim_ends),
               CUTS_TEST(parked_mail_that_is_not_at_hand_is_waited_for),
+              CUTS_TEST(what_lies_elsewhere_moves_and_all_else_stays),
               CUTS_TEST(ids_grow_and_are_given_whatever_befalls_the_clock),
               CUTS_TEST(ids_go_on_above_all_that_have_a_row),
               CUTS_TEST(an_id_that_is_taken_in_its_table_costs_the_new_message),
