@@ -28,7 +28,9 @@
  *     a part                --all go to one--> it lies there
  *                           --else--> those that go are new parts; its message has more of them
  *
- * Recipients keep their numbers in the message, whichever part they are in.
+ * Recipients keep their numbers in the message, whichever part they are in. An engine without the
+ * part, or one that has no place to move mail to, answers that all lies where it should
+ * (spool_lies_elsewhere) and that none has moved, without an error and without opening a batch.
  *
  * Destinations of one transport that share a limit lie in one partition, so that one process
  * applies it: who opens the spool says which these are (spool_options.ring_of).
@@ -45,14 +47,14 @@ int spool_give(struct spool *sp, struct msg_id id, struct wall due);
 
 /* Is a recipient with that route another partition's than this message, which is at hand? Where it
  * lies is for tables to say that are as new as its route (spool_routes.h), and of a fixed route for
- * those in force: else it stays. False without the part. */
+ * those in force: else it stays. */
 bool spool_lies_elsewhere(const struct spool *sp, struct msg_id id, const struct spool_rcpt *r);
 
 /* Pending recipients of the message, which is in no pass, leave it for the partitions of their
  * routes, unless they lie there, or stay as above; one that is not routed stays. What goes is due
  * at `due` at the latest; a report part that is made of the message, at `report_due`. A change,
- * part of the batch. *ret_moved: recipients that have gone; 0 without the part, and for one on hold
- * or corrupt. */
+ * part of the batch. *ret_moved: recipients that have gone; 0 of a report part, and of a message on
+ * hold or corrupt. -ENOENT: there is no such message. */
 int spool_move(struct spool *sp, struct msg_id id, struct wall due, struct wall report_due,
                uint32_t *ret_moved);
 
@@ -95,6 +97,7 @@ struct spool_parts_part {
                   const struct spool_share *shares, size_t count);
     int (*give)(struct spool *sp, struct msg_id id, struct wall due);
     int (*lies_in)(const struct spool *sp, struct msg_id id); /* -1: it is not at hand */
+    /* NULL, and lies_in: nothing ever moves. */
     int (*move)(struct spool *sp, struct msg_id id, const struct spool_relocation *m);
     int (*want)(struct spool *sp, struct msg_id whole); /* NULL: they always are */
     int (*parts_of)(struct spool *sp, struct msg_id whole, struct msg_id after, size_t max,

@@ -13,6 +13,7 @@
 #include "rng.h"
 #include "spool_engine.h"
 #include "spool_fixture.h"
+#include "spool_parts.h"
 
 #define RUNS      40
 #define STEPS     250
@@ -325,6 +326,25 @@ static void step_route(struct pair *p)
 
     both(p, spool_set_route(p->a, id, n, transport, nexthop, 9),
          spool_set_route(p->b, id, n, transport, nexthop, 9));
+}
+
+/* Engines of one partition: nothing lies elsewhere, and nothing moves. */
+static void step_move(struct pair *p)
+{
+    const struct spool_rcpt r = {.transport = SLICE("relay"), .nexthop = SLICE("example.com")};
+    struct spool *const spools[] = {p->a, p->b};
+    struct msg_id id = any_id(p);
+    uint32_t moved = 1;
+
+    for (size_t i = 0; i < COUNT(spools); i++) {
+        bool was_dirty = spool_dirty(spools[i]);
+
+        assert_false(spool_lies_elsewhere(spools[i], id, &r));
+        fixture_ok(spools[i],
+                   spool_move(spools[i], id, (struct wall){p->now}, (struct wall){p->now}, &moved));
+        assert_int_equal(moved, 0);
+        assert_true(spool_dirty(spools[i]) == was_dirty);
+    }
 }
 
 static void step_finish(struct pair *p)
@@ -722,7 +742,7 @@ static void run(uint64_t seed)
             step_submit,       step_submit, step_settle, step_settle, step_settle,
             step_finish,       step_finish, step_change, step_change, step_claim,
             step_claim,        step_route,  step_commit, step_commit, compare_random_search,
-            step_claim_parked,
+            step_claim_parked, step_move,
         };
 
         p.now += (int64_t)pick(&p, 5);

@@ -380,6 +380,25 @@ static void a_batch_that_is_lost_gives_nothing(void **state)
     assert_true(finish(mail.whole)); /* the lost batch has not counted a part twice */
 }
 
+/* This engine has parts, and each stays where it is. */
+static void an_engine_that_can_not_move_mail_says_that_it_lies_where_it_should(void **state)
+{
+    struct spool_rcpt rcpts[PARTS_MAX];
+    uint32_t moved = 1;
+
+    (void)state;
+    fixture_ok(mail.sp, spool_set_route(mail.sp, mail.parts[0], 1, SLICE("smtp"), SLICE("b"), 0));
+    fixture_ok(mail.sp, spool_commit(mail.sp));
+    assert_int_equal(read_rcpts(mail.parts[0], true, rcpts), 1);
+    assert_false(spool_lies_elsewhere(mail.sp, mail.parts[0], &rcpts[0]));
+    fixture_ok(mail.sp, spool_move(mail.sp, mail.parts[0], (struct wall){5000}, (struct wall){5000},
+                                   &moved));
+    assert_int_equal(moved, 0);
+    assert_false(spool_dirty(mail.sp));
+    assert_int_equal(
+        spool_move(mail.sp, (struct msg_id){999}, (struct wall){0}, (struct wall){0}, &moved), 0);
+}
+
 static void to_remove_the_report_part_forgets_what_it_has(void **state)
 {
     struct spool_rcpt rcpts[PARTS_MAX];
@@ -405,4 +424,5 @@ UNIT_MAIN(cmocka_unit_test(tables_say_where_lies_what_they_or_older_ones_have_ro
           MAIL_TEST(a_part_is_a_message_with_the_content_of_the_whole),
           MAIL_TEST(what_is_given_is_at_the_report_part), MAIL_TEST(the_report_part_goes_last),
           MAIL_TEST(a_batch_that_is_lost_gives_nothing),
+          MAIL_TEST(an_engine_that_can_not_move_mail_says_that_it_lies_where_it_should),
           MAIL_TEST(to_remove_the_report_part_forgets_what_it_has))
