@@ -334,6 +334,13 @@ const char *link_error(const struct link *l)
     return "";
 }
 
+/* Nothing is prepared here. */
+bool link_is_refused(const struct link *l)
+{
+    (void)l;
+    return false;
+}
+
 static void queue_up(struct link *l, const char *sql)
 {
     CHECK(l->is_up);
