@@ -106,6 +106,7 @@ struct active_msg {
     bool requested; /* flush or ETRN: defer_transports and queueonly do not hold */
     bool fresh;     /* it has not been in memory before: it wakes what waits for its destinations */
     bool unreadable;        /* its recipients are on pages that can't be read */
+    bool is_lost;           /* another node has it: no end of its pass is stored */
     struct waiting waiting; /* what is deferred in this pass */
     char *content;          /* owned, or NULL: not kept */
     size_t content_len;     /* all of it, or what comes before the descriptor's bytes */

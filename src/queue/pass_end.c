@@ -63,6 +63,11 @@ void pass_finish(struct queue *q, struct active_msg *m, char *park_key)
         active_remove(&q->active, m); /* it stays claimed */
         return;
     }
+    if (m->is_lost) {
+        mem_free(park_key);
+        active_remove(&q->active, m);
+        return;
+    }
     if (m->state == ACTIVE_ENDED || m->state == ACTIVE_LEFT) {
         if (m->state == ACTIVE_LEFT) {
             spool_unclaim(q->spool, m->id); /* it is as it was */

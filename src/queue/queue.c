@@ -74,6 +74,17 @@ void queue_leave(struct queue *q, struct msg_id id)
     }
 }
 
+void queue_lose(struct queue *q, struct msg_id id)
+{
+    struct active_msg *m = active_find(&q->active, id);
+
+    if (m != NULL) {
+        m->is_lost = true;
+    }
+    queue_drop(q, id);
+    batch_drop(q, id);
+}
+
 /* ---- control -------------------------------------------------------------------------------- */
 
 static void on_control(void *arg, struct channel *ch)

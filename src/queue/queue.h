@@ -132,6 +132,9 @@ void queue_at_hand(struct queue *q);
 
 /* Take it out of the scheduler but leave it to the spool as it is, to be claimed again. */
 void queue_leave(struct queue *q, struct msg_id id);
+/* Another node has it now: nothing of it is stored any more. There may be thousands, and each would
+ * have to be read before its end could be found to be of no effect. */
+void queue_lose(struct queue *q, struct msg_id id);
 
 /* The tables by which mail is routed are others now: all of it is routed anew. */
 void queue_reroute(struct queue *q);

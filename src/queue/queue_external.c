@@ -126,8 +126,7 @@ void external_tell(struct queue *q)
                 node_lease_lost(q);
                 break;
             }
-            queue_drop(q, event.id);
-            batch_drop(q, event.id);
+            queue_lose(q, event.id);
             break;
         case SPOOL_EVENT_HURRY:
             agents_break_off(q, event.id);

@@ -3295,6 +3295,28 @@ static void results_that_rest_are_lost_with_their_partition(void **state)
     assert_int_equal(messages(), 1);
 }
 
+static void what_another_node_has_leaves_memory_and_stores_nothing(void **state)
+{
+    (void)state;
+    site.findings_wanted = true;
+    struct queue *q = site.role.state;
+    const char *id = submit("a@here.test", "b@there.test");
+    struct msg_id n;
+    uint64_t commits = q->batch.commits;
+
+    assert_true(spool_id_parse(slice_string(id), &n));
+    assert_int_equal(site.count, 1);
+    queue_lose(q, n);
+    settle();
+    assert_non_null(active_find(&q->active, n)); /* its delivery is under way */
+    deferred(0);
+    settle();
+    assert_null(active_find(&q->active, n));
+    assert_false(batch_has(&q->batch, n));
+    assert_true(q->batch.commits <= commits + 1); /* of the result */
+    assert_string_equal(state_of(id), "active");  /* as it was, for whoever has it */
+}
+
 static void results_that_come_while_others_are_stored_again_wait_behind_them(void **state)
 {
     (void)state;
@@ -3924,6 +3946,7 @@ UNIT_MAIN(
     LATER_TEST(a_commit_that_fails_takes_the_younger_ones_with_it),
     LATER_TEST(results_that_can_t_be_stored_hold_up_no_other_mail_and_are_tried_again),
     LATER_TEST(results_that_rest_are_lost_with_their_partition),
+    LATER_TEST(what_another_node_has_leaves_memory_and_stores_nothing),
     LATER_TEST(results_that_come_while_others_are_stored_again_wait_behind_them),
     LATER_TEST(what_may_be_undone_is_not_tried_again),
     LATER_TEST(an_operators_answer_waits_for_the_end_of_its_commit),
