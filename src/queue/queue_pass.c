@@ -274,13 +274,17 @@ static bool tell_new(struct queue *q, struct msg_id id, struct spool_message *m)
 
 bool pass_load(struct queue *q, struct msg_id id, bool admitted)
 {
-    struct active_msg *active = NULL;
+    struct active_msg *active = active_find(&q->active, id);
     struct pass_end end = {.how = PASS_PARKED};
     struct spool_message m;
     bool requested;
 
-    if (active_find(&q->active, id) != NULL || !load_message(q, id, &m)) {
-        return false; /* in memory: it was dropped, and has a delivery; pass_finish unclaims it */
+    if (active != NULL) {
+        active->is_lost = false; /* this node has it again */
+        return false;            /* it was dropped, and has a delivery; pass_finish unclaims it */
+    }
+    if (!load_message(q, id, &m)) {
+        return false;
     }
     if (m.is_new && q->journal.on && !tell_new(q, id, &m)) {
         return false;

@@ -3317,6 +3317,22 @@ static void what_another_node_has_leaves_memory_and_stores_nothing(void **state)
     assert_string_equal(state_of(id), "active");  /* as it was, for whoever has it */
 }
 
+static void what_comes_back_while_its_delivery_is_under_way_goes_on(void **state)
+{
+    (void)state;
+    struct queue *q = site.role.state;
+    const char *id = submit("a@here.test", "b@there.test");
+    struct msg_id n;
+
+    assert_true(spool_id_parse(slice_string(id), &n));
+    queue_lose(q, n);
+    settle();
+    assert_false(pass_load(q, n, false)); /* claimed again: it is in memory still */
+    deferred(0);
+    settle();
+    assert_int_equal(site.count, 2); /* it goes again */
+}
+
 static void results_that_come_while_others_are_stored_again_wait_behind_them(void **state)
 {
     (void)state;
@@ -3947,6 +3963,7 @@ UNIT_MAIN(
     LATER_TEST(results_that_can_t_be_stored_hold_up_no_other_mail_and_are_tried_again),
     LATER_TEST(results_that_rest_are_lost_with_their_partition),
     LATER_TEST(what_another_node_has_leaves_memory_and_stores_nothing),
+    LATER_TEST(what_comes_back_while_its_delivery_is_under_way_goes_on),
     LATER_TEST(results_that_come_while_others_are_stored_again_wait_behind_them),
     LATER_TEST(what_may_be_undone_is_not_tried_again),
     LATER_TEST(an_operators_answer_waits_for_the_end_of_its_commit),
