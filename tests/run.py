@@ -71,7 +71,8 @@ scenario/test_delivery scenario/test_receive scenario/test_pipe scenario/test_lm
 scenario/test_api scenario/test_cli scenario/test_why scenario/test_interventions scenario/test_events scenario/test_whatif
 scenario/test_login scenario/test_inject scenario/test_documents scenario/test_filters scenario/test_hooks scenario/test_mta_sts
 scenario/test_agents scenario/test_mailq scenario/test_postoffice_files scenario/test_cluster scenario/test_cluster_parts
-scenario/test_cluster_tables interop/test_dns interop/test_milters interop/test_qmgr_delivery interop/test_qmgr_operators""".split()
+scenario/test_cluster_tables scenario/test_scheduler_front scenario/test_ta_hold scenario/test_ta_mailbox scenario/test_ta_smtp
+interop/test_dns interop/test_milters interop/test_qmgr_delivery interop/test_qmgr_operators""".split()
 
 
 def sanitizer_env(name):
