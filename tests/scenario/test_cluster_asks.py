@@ -26,14 +26,10 @@ class Asks(sluice.TestCase):
         self.settled(len(names))
 
     def settled(self, count):
-        def check():
-            owned = self.cluster.partitions()
-            return len(owned) == count and -1 not in owned and max(owned.values()) <= -(-256 // count)
-        self.eventually(check)
+        self.eventually(lambda: self.cluster.is_divided(count, evenly=True))
 
     def eventually(self, condition):
-        return sluice.eventually(condition, detail=lambda: "%s\n%s" % (
-            self.cluster.partitions(), "\n".join(node.diagnosis() for node in self.cluster.nodes.values())))
+        return sluice.eventually(condition, detail=self.cluster.diagnosis)
 
     def sql(self, text):
         return self.cluster.server().ask(text)

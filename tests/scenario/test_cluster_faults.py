@@ -79,11 +79,7 @@ class Nodes(sluice.TestCase):
         self.counting.forget()
 
     def divided(self, count, evenly=False):
-        """Until that many nodes have all partitions; or each its share, and nothing moves any more."""
-        def check():
-            owned = self.cluster.partitions()
-            return len(owned) == count and -1 not in owned and (not evenly or max(owned.values()) <= -(-256 // count))
-        self.eventually(check)
+        self.eventually(lambda: self.cluster.is_divided(count, evenly))
 
     def joins(self, name):
         node = self.cluster.nodes[name] = self.cluster.node(name)
@@ -95,8 +91,7 @@ class Nodes(sluice.TestCase):
         self.assertEqual(sluice.end_all([node]), [])
 
     def eventually(self, condition, *rest):
-        return sluice.eventually(condition, *rest, detail=lambda: "%s\n%s" % (
-            self.cluster.partitions(), "\n".join(node.diagnosis() for node in self.cluster.nodes.values())))
+        return sluice.eventually(condition, *rest, detail=self.cluster.diagnosis)
 
     def senders(self):
         return self.new_senders(pause=0.02)

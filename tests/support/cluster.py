@@ -167,6 +167,14 @@ class Cluster:
         rows = self.server().ask("SELECT coalesce(node, -1), count(*) FROM sluice.lease GROUP BY 1").split()
         return {int(node): int(count) for node, count in (row.split("|") for row in rows)}
 
+    def is_divided(self, count, evenly=False):
+        """Have that many nodes all partitions; or each its share, so that nothing moves any more?"""
+        owned = self.partitions()
+        return len(owned) == count and -1 not in owned and (not evenly or max(owned.values()) <= -(-256 // count))
+
+    def diagnosis(self):
+        return "%s\n%s" % (self.partitions(), "\n".join(node.diagnosis() for node in self.nodes.values()))
+
     def close(self):
         for node in self.nodes.values():
             if node.process is not None:
