@@ -254,10 +254,11 @@ static bool set_tls(struct cluster_url *u, struct buf *ret_error)
     return true;
 }
 
-/* Of each session of a node. With enable_seqscan off the cost of a small table without a fitting
- * index is taken for immense, and each such statement would be compiled (jit) for a tenth of a
- * second. */
+/* Of each session of a node. First what may hold up its transactions for ever is ended. With
+ * enable_seqscan off the cost of a small table without a fitting index is taken for immense, and
+ * each such statement would be compiled (jit) for a tenth of a second. */
 static const char *const queue_settings[] = {
+    LINK_SQL_END_ABANDONED("interval '5 s'"),
     "SET idle_in_transaction_session_timeout = 2500",
     "SET lock_timeout = 3000",
     "SET plan_cache_mode = force_generic_plan",

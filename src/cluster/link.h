@@ -92,6 +92,16 @@ struct link_param {
     "CASE WHEN pg_is_in_recovery() THEN 0 ELSE ('x' || lpad(substr(pg_walfile_name("               \
     "pg_current_wal_lsn()), 1, 8), 16, '0'))::bit(64)::bigint END"
 
+/* Ends sessions of this role whose client has sent a part of a transaction, and nothing more for
+ * `interval`: its machine stands still, or the network between, and the locks that they hold would
+ * stay. The server's idle_in_transaction_session_timeout sees only those that wait behind a Sync.
+ * It is by the server's clock; when that is set, a session may lose its connection without need. */
+#define LINK_SQL_END_ABANDONED(interval)                                                           \
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "   \
+    "AND usename = current_user AND application_name = 'sluice' AND state = 'active' AND "         \
+    "wait_event = 'ClientRead' AND xact_start IS NOT NULL AND clock_timestamp() - query_start "    \
+    "NOT BETWEEN interval '0' AND " interval
+
 /* A bigint in binary. False: it is none, or NULL, or not there. */
 static inline bool link_number(const PGresult *result, int row, int column, int64_t *ret)
 {

@@ -888,6 +888,21 @@ static void request_ends(struct member_link *ml)
     look_elsewhere(ml, boot_now());
 }
 
+/* After a failed transaction. What it was refused for may be the lock of a session that its
+ * client has left. What this is answered is no matter: other engines refuse it. */
+static void send_rollback(struct member_link *ml)
+{
+    struct params ps = {.count = 0};
+
+    link_send(ml->link, "ROLLBACK", NULL, 0);
+    if (ml->answer.outcome == MEMBERSHIP_AGAIN) {
+        add_number(&ps, ml->config.times->dead_us);
+        link_send(ml->link, LINK_SQL_END_ABANDONED("$1::bigint * interval '1 us'"), ps.list,
+                  ps.count);
+    }
+    end_with(ml, SENT_ROLLBACK);
+}
+
 static void request_answer(struct member_link *ml, const PGresult *r)
 {
     enum purpose purpose;
@@ -895,8 +910,7 @@ static void request_answer(struct member_link *ml, const PGresult *r)
     if (is_sync(r)) {
         if (ml->failed) {
             ml->statement_count = 0;
-            link_send(ml->link, "ROLLBACK", NULL, 0);
-            end_with(ml, SENT_ROLLBACK);
+            send_rollback(ml);
         } else if (!ml->committed || ml->warned) {
             /* Durable here only: whether it counts is not known. */
             link_drop(ml->link, "the database has not committed as it should");

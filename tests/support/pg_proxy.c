@@ -444,8 +444,8 @@ static void turn(const struct pollfd *polled, int count)
             pass(c, (enum side)k);
             write_some(c, &c->ways[k]);
         }
-        for (int k = 0; k < 2; k++) { /* an end is told when all before it was */
-            if (c->ways[k].is_over && c->ways[k].in.len == 0 && c->ways[k].out.len == 0 &&
+        for (int k = 0; k < 2; k++) { /* an end is told when all whole messages before it were */
+            if (c->ways[k].is_over && message_length(&c->ways[k]) == 0 && c->ways[k].out.len == 0 &&
                 !proxy.is_hole && !c->is_deaf) {
                 close_both(c);
             }

@@ -177,10 +177,14 @@ class Torture:
         self._tell(name, "drop")
 
     def cut_at(self, name):
-        self._tell(name, "arm %s %d %s %s" % (self.rng.choice(["front", "back", "statements", "answers"]), self.rng.randint(1, 20),
-                                              self.rng.choice(["cut", "half", "swallow", "delay"]), self.rng.choice("WLR*")))
+        """A server that is not told of it waits for an hour."""
+        side, at = self.rng.choice(["front", "back", "statements", "answers"]), self.rng.randint(1, 20)
+        harm, kind = self.rng.choice(["cut", "half", "swallow", "delay"]), self.rng.choice("WLR*")
+        self._tell(name, "late %d" % (3600000 if harm == "half" else 300))
+        self._tell(name, "arm %s %d %s %s" % (side, at, harm, kind))
         self._pause(1, 2)
         self._tell(name, "arm front 0 cut *")
+        self._tell(name, "late 300")
 
     def noise(self, name):
         before = self._tell(name, "random %d %d" % (self.rng.randrange(1 << 30), self.rng.choice([100, 400, 1600])))

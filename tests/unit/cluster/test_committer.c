@@ -523,6 +523,32 @@ static void what_is_no_message_of_the_protocol_is_a_lost_connection(void **state
     pg_proxy_fini(&proxy);
 }
 
+/* The connection is cut amid a batch, and only the client knows it: the server waits for the rest,
+ * with the fence locked. */
+static void what_the_server_goes_on_waiting_for_is_ended(void **state)
+{
+    struct pg_proxy proxy;
+
+    (void)state;
+    postgres_server_need_own(&server);
+    pg_proxy_init(&proxy, server.dir);
+    (void)pg_proxy_tell(&proxy, "late 3600000");
+    committer_free(c);
+    target.host = proxy.dir;
+    target.settings = server.url.target.settings; /* what nodes say first */
+    c = committer_new(epoll_fd, &target, 3, 7, statement);
+    committer_begin(c, things(1, 5));
+    assert_int_equal(end(), 0);
+    (void)pg_proxy_tell(&proxy, "arm statements 4 half W"); /* begin, marker, and one more */
+    committer_begin(c, things(6, 5));
+    assert_int_equal(end(), 0);
+    assert_int_equal(pg_proxy_tell(&proxy, "fired"), 1);
+    assert_int_equal(count(), 10);
+    committer_free(c);
+    c = NULL;
+    pg_proxy_fini(&proxy);
+}
+
 static void a_server_that_is_not_there_is_named(void **state)
 {
     (void)state;
@@ -602,6 +628,7 @@ POSTGRES_MAIN(start_server, stop_server, COMMITTER_TEST(batches_end_in_their_ord
               COMMITTER_TEST(a_server_that_never_answers_is_left),
               COMMITTER_TEST(what_takes_long_without_fault_is_answered_at_last),
               COMMITTER_TEST(what_is_no_message_of_the_protocol_is_a_lost_connection),
+              COMMITTER_TEST(what_the_server_goes_on_waiting_for_is_ended),
               COMMITTER_TEST(a_server_that_is_not_there_is_named),
               COMMITTER_TEST(of_two_hosts_the_one_that_is_silent_is_passed_over),
               COMMITTER_TEST(settings_that_are_refused_are_missed_alone))

@@ -272,6 +272,33 @@ static void who_takes_over_waits_for_what_the_other_has_under_way(void **state)
     UNTIL(owned(1) == PARTITIONS);
 }
 
+/* But not for what is left there by one that stands still, or has no network, amid a batch: the
+ * server waits for the rest of it. */
+static void who_takes_over_ends_what_was_left_amid_a_transaction(void **state)
+{
+    PGconn *conn = postgres_server_connect(&server);
+
+    (void)state;
+    begin(0);
+    begin(1);
+    UNTIL(owned(0) == 128 && owned(1) == 128);
+    PQclear(PQexec(conn, "SET application_name = sluice"));
+    assert_int_equal(PQenterPipelineMode(conn), 1);
+    for (const char *const *sql =
+             (const char *const[]){"BEGIN", "SELECT 1 FROM fence FOR SHARE", NULL};
+         *sql != NULL; sql++) {
+        assert_int_equal(PQsendQueryParams(conn, *sql, 0, NULL, NULL, NULL, NULL, 0), 1);
+    }
+    assert_int_equal(PQsendFlushRequest(conn), 1); /* no sync */
+    assert_int_equal(PQflush(conn), 0);
+    PQclear(PQgetResult(conn));
+    assert_null(PQgetResult(conn));
+    PQclear(PQgetResult(conn)); /* it has the lock */
+    end(0);
+    UNTIL(owned(1) == PARTITIONS);
+    PQfinish(conn);
+}
+
 static void one_that_leaves_is_followed_at_once(void **state)
 {
     (void)state;
@@ -463,6 +490,7 @@ POSTGRES_MAIN(start_server, stop_server,
               MEMBER_TEST(one_that_is_killed_is_taken_over),
               MEMBER_TEST(one_that_was_paused_learns_it_and_has_stored_nothing),
               MEMBER_TEST(who_takes_over_waits_for_what_the_other_has_under_way),
+              MEMBER_TEST(who_takes_over_ends_what_was_left_amid_a_transaction),
               MEMBER_TEST(one_that_leaves_is_followed_at_once), MEMBER_TEST(an_operator_drains_one),
               MEMBER_TEST(a_second_one_of_the_same_name_is_refused),
               MEMBER_TEST(mail_for_another_node_wakes_it),
