@@ -254,11 +254,16 @@ static bool set_tls(struct cluster_url *u, struct buf *ret_error)
     return true;
 }
 
-/* Of each session of a node. First what may hold up its transactions for ever is ended. With
- * enable_seqscan off the cost of a small table without a fitting index is taken for immense, and
- * each such statement would be compiled (jit) for a tenth of a second. */
+/* Of each session of a node. First what may hold up its transactions for ever is ended; a server
+ * that has lost its client notices within a minute, not in two hours. With enable_seqscan off the
+ * cost of a small table without a fitting index is taken for immense, and each such statement would
+ * be compiled (jit) for a tenth of a second. */
 static const char *const queue_settings[] = {
     LINK_SQL_END_ABANDONED("interval '5 s'"),
+    "SET tcp_keepalives_idle = 10",
+    "SET tcp_keepalives_interval = 5",
+    "SET tcp_keepalives_count = 4",
+    "SET tcp_user_timeout = 60000",
     "SET idle_in_transaction_session_timeout = 2500",
     "SET lock_timeout = 3000",
     "SET plan_cache_mode = force_generic_plan",
