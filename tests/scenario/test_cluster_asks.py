@@ -18,12 +18,14 @@ class Asks(sluice.TestCase):
         self.counting = cluster.CountingSite(host="0.0.0.0")
         self.addCleanup(self.counting.close)
         self.counting.replies["RCPT"] = "450 4.2.0 later"
-        self.cluster = cluster.Cluster(names, standby=False, routes=self.counting.routes(DESTINATIONS), **parameters)
+        self.cluster = cluster.Cluster(names, standby=False, routes=self.counting.routes(200), **parameters)
         self.addCleanup(self.cluster.close)
         self.daemons += self.cluster.nodes.values()
         self.cluster.start()
         self.nodes = list(self.cluster.nodes.values())
         self.settled(len(names))
+        self.numbers = self.cluster.spread(self.counting, DESTINATIONS)
+        self.domains = ["site%d.example" % number for number in self.numbers]
 
     def settled(self, count):
         self.eventually(lambda: self.cluster.is_divided(count, evenly=True))
@@ -36,13 +38,13 @@ class Asks(sluice.TestCase):
 
     def wait_for_them(self):
         """A message for each destination, tried once. Their ids."""
-        ids = [self.nodes[i % len(self.nodes)].send(SENDER, ["r@" + domain]) for i, domain in enumerate(self.counting.domains(DESTINATIONS))]
+        ids = [self.nodes[i % len(self.nodes)].send(SENDER, ["r@" + domain]) for i, domain in enumerate(self.domains)]
         self.eventually(lambda: self.sql("SELECT count(*) FROM sluice.recipient WHERE attempts > 0") == str(DESTINATIONS))
         return ids
 
     def wait_for_one(self):
         """One message for all destinations, tried once. Its id."""
-        queue_id = self.nodes[0].send(SENDER, ["r@" + domain for domain in self.counting.domains(DESTINATIONS)])
+        queue_id = self.nodes[0].send(SENDER, ["r@" + domain for domain in self.domains])
         self.eventually(lambda: self.sql("SELECT count(*) FROM sluice.recipient WHERE attempts > 0") == str(DESTINATIONS))
         return queue_id
 
@@ -76,6 +78,12 @@ class Asks(sluice.TestCase):
             self.cluster.go_on_node(name)
         self.addCleanup(lambda: (ends.set(), thread.join()))
         return end
+
+    @staticmethod
+    def answer_of(node, condition):
+        """What it says of the cluster, where that is so; or None."""
+        status, answer = node.ask("GET", "/v1/cluster")
+        return answer if status == 200 and condition(answer) else None
 
     def nothing_is_asked(self):
         self.eventually(lambda: self.sql("SELECT count(*) FROM sluice.ask") == "0")
@@ -122,8 +130,8 @@ class Asks(sluice.TestCase):
             self.assertEqual((answer["matched"], sorted(answer["changed"]), answer["errors"]), (DESTINATIONS, sorted(ids), []))
             self.eventually(lambda: self.states() == {2: DESTINATIONS})
         self.counting.replies.clear()
-        self.did(self.nodes[0].cli("flush"))  # destinations that are dead elsewhere, too
-        self.eventually(lambda: self.states() == {})
+        # Destinations that are dead elsewhere, too. Again, for what was under way.
+        self.eventually(lambda: self.did(self.nodes[0].cli("flush")) and self.states() == {})
         self.nothing_is_asked()
 
     def test_a_message_in_parts_is_one_for_each_node(self):
@@ -132,8 +140,8 @@ class Asks(sluice.TestCase):
         self.assertEqual(self.owners(), {"0", "1", "2"})
         for node in self.nodes:
             said = self.did(node.cli("why", "--json", queue_id))
-            for i in range(1, DESTINATIONS + 1):
-                self.assertIn("[127.0.0.%d]" % i, said)
+            for number in self.numbers:
+                self.assertIn("[127.0.0.%d]" % number, said)
             status, answer = node.ask("GET", "/v1/messages/%s/why" % queue_id)
             self.assertEqual({group["node"] for group in answer["groups"]}, {"anna", "bert", "cleo"})
             self.assertEqual(answer["recipients_pending"], DESTINATIONS)
@@ -161,8 +169,9 @@ class Asks(sluice.TestCase):
             self.assertEqual(status, 404)
         self.counting.close()
         for attempts in (2, 3):  # all are dead after the second failure, which their owner remembers
-            self.did(self.nodes[0].cli("flush"))
-            self.eventually(lambda: self.sql("SELECT count(*) FROM sluice.recipient WHERE attempts >= %d" % attempts) == str(DESTINATIONS))
+            # Again, for what was under way: the database has an attempt a moment before its node has put the message aside.
+            self.eventually(lambda: self.did(self.nodes[0].cli("flush")) and self.sql(
+                "SELECT count(*) FROM sluice.recipient WHERE attempts >= %d" % attempts) == str(DESTINATIONS))
         for node in self.nodes:
             def sites():
                 found, cursor = {}, None
@@ -240,9 +249,9 @@ class Asks(sluice.TestCase):
         self.make("anna", "bert", "cleo")
         goes_on = threading.Event()
         self.addCleanup(goes_on.set)
-        self.counting.replies["RCPT"] = lambda line: (goes_on.wait(60), "250 2.1.5 ok")[-1]
-        whole = self.nodes[0].send(SENDER, ["r@" + domain for domain in self.counting.domains(DESTINATIONS)])
-        ids = [self.nodes[i % 3].send(SENDER, ["r@" + domain]) for i, domain in enumerate(self.counting.domains(DESTINATIONS))]
+        self.counting.replies["RCPT"] = lambda line: (goes_on.wait(), "250 2.1.5 ok")[-1]
+        whole = self.nodes[0].send(SENDER, ["r@" + domain for domain in self.domains])
+        ids = [self.nodes[i % 3].send(SENDER, ["r@" + domain]) for i, domain in enumerate(self.domains)]
         self.eventually(lambda: sum(self.counting.open.values()) == 2 * DESTINATIONS)
         for node in self.nodes:
             name = node.parameters["cluster_node"]
@@ -258,8 +267,8 @@ class Asks(sluice.TestCase):
             self.assertEqual(node.ask("GET", "/v1/messages?state=active&sender=b@example.org")[1], {"messages": []})
             self.assertEqual(node.ask("GET", "/v1/messages?state=active&min_size=-1")[0], 400)
             self.assertEqual(node.ask("GET", "/v1/status")[1]["node"], name)
-            self.eventually(lambda: node.ask("GET", "/v1/cluster")[1]["sums"]["in_flight"] == 2 * DESTINATIONS)
-            status, answer = node.ask("GET", "/v1/cluster")
+            # On a machine that is busy a node may not answer in time.
+            answer = self.eventually(lambda: self.answer_of(node, lambda a: "failed" not in a and a["sums"]["in_flight"] == 2 * DESTINATIONS))
             rows = {row["node"]: row for row in answer["nodes"]}
             self.assertEqual((answer["asked"], sorted(rows), answer["unowned"]), (name, ["anna", "bert", "cleo"], 0))
             self.assertEqual([(row["state"], row["answered"]) for row in rows.values()], [("up", True)] * 3)
@@ -268,16 +277,14 @@ class Asks(sluice.TestCase):
             self.assertEqual(answer["sums"]["incoming"], sum(row["incoming"] for row in rows.values()))
             self.assertGreaterEqual(answer["sums"]["incoming"], DESTINATIONS)
             self.assertEqual({site["node"] for site in answer["busiest"]} <= set(rows), True)
-            said = self.did(node.cli("status"))
+            said = self.eventually(lambda: next((said for said in [self.did(node.cli("status"))] if "did not answer" not in said), None))
             self.assertIn("node         %s, of 3 that are up\n" % name, said)
             self.assertRegex(said, r"in memory    \d+ messages, %d recipients, %d deliveries under way" % (2 * DESTINATIONS, 2 * DESTINATIONS))
             self.assertRegex(said, r"\n  bert +up +\d+ +\d+ +\d+ +\d+ +0\n")
         # One that stands still is named, and others are not held up.
         end = self.hang("bert")
-        self.eventually(lambda: "failed" in self.nodes[2].ask("GET", "/v1/cluster")[1])
-        status, answer = self.nodes[2].ask("GET", "/v1/cluster")
-        self.assertEqual([re.sub(r"\d+", "N", words) for words in answer["failed"]],
-                         ["node bert did not answer: what it has of N partitions is not counted"])
+        answer = self.eventually(lambda: self.answer_of(self.nodes[2], lambda a: [re.sub(r"\d+", "N", words) for words in a.get("failed", ())] == [
+            "node bert did not answer: what it has of N partitions is not counted"]))
         self.assertEqual([row["answered"] for row in answer["nodes"] if row["node"] == "bert"], [False])
         self.assertEqual(self.nodes[2].ask("GET", "/v1/overview")[0], 200)
         self.assertIn("  node bert did not answer: ", self.did(self.nodes[0].cli("status")))

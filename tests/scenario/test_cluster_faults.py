@@ -22,14 +22,6 @@ ACTIVE = 30
 STOPPER = os.path.join(sluice.BUILD, "tests", "stop_at_dot")
 
 
-def partition(destination):
-    """As partition.h says."""
-    number = 0xcbf29ce484222325
-    for byte in destination.encode():
-        number = (number ^ byte) * 0x100000001b3 % (1 << 64)
-    return number % 256
-
-
 def behind(node):
     return node.ask("GET", "/v1/status")[1]["behind"]
 
@@ -45,7 +37,7 @@ class Nodes(sluice.TestCase):
     @classmethod
     def make(cls):
         cls.counting = cluster.CountingSite(host="0.0.0.0")
-        cls.cluster = cluster.Cluster(cls.NAMES, standby=cls.STANDBY, routes=cls.counting.routes(DESTINATIONS), **cls.OPTIONS)
+        cls.cluster = cluster.Cluster(cls.NAMES, standby=cls.STANDBY, routes=cls.counting.routes(200), **cls.OPTIONS)
         cls.cluster.start()
 
     @classmethod
@@ -348,11 +340,10 @@ class Limits(Nodes):
         no = self.cluster.server().ask("SELECT no FROM sluice.node WHERE name = 'bert'")
         of_bert = set(self.cluster.server().ask("SELECT p FROM sluice.lease WHERE node = " + no).split())
         theirs, own = [], []
-        for i, domain in enumerate(self.counting.domains(DESTINATIONS), 1):
-            is_theirs = str(partition("smtp/[127.0.0.%d]:%d" % (i, self.counting.port))) in of_bert
-            (theirs if is_theirs else own).append(domain)
-            slow.update(["127.0.0.%d" % i] if is_theirs else [])
-        self.assertTrue(theirs and own)
+        for number in self.cluster.spread(self.counting, DESTINATIONS):
+            is_theirs = str(cluster.partition(self.counting.destination(number))) in of_bert
+            (theirs if is_theirs else own).append("site%d.example" % number)
+            slow.update(["127.0.0.%d" % number] if is_theirs else [])
         self.assertFalse(behind(anna))
         for i in range(BEHIND + 2 * ACTIVE):
             anna.send("a@example.org", ["r@" + theirs[i % len(theirs)]], "Subject: %d\r\n\r\nx\r\n" % i)
@@ -382,8 +373,9 @@ class Limits(Nodes):
         self.counting.replies["END"] = end
         self.divided(2, evenly=True)
         nodes = list(self.cluster.nodes.values())
+        numbers = self.cluster.spread(self.counting, DESTINATIONS)
         for i in range(2 * DESTINATIONS):
-            nodes[i % 2].send("a@example.org", ["r@" + self.counting.domains(DESTINATIONS)[i // 2]], "Subject: %d\r\n\r\nx\r\n" % i)
+            nodes[i % 2].send("a@example.org", ["r@site%d.example" % numbers[i // 2]], "Subject: %d\r\n\r\nx\r\n" % i)
         self.eventually(lambda: going[0] == 4)
         # What could go beside these would have gone before mail that came later fails in both.
         for node in nodes:

@@ -79,6 +79,10 @@ class CountingSite(sluice.Site):
     def domains(self, count):
         return ["site%d.example" % i for i in range(1, count + 1)]
 
+    def destination(self, number):
+        """What the mail for the domain of that number, from 1 on, is sent to."""
+        return "smtp/[127.0.0.%d]:%d" % (number, self.port)
+
     def routes(self, count):
         return "".join("%s smtp:[127.0.0.%d]:%d\n" % (domain, i, self.port) for i, domain in enumerate(self.domains(count), 1))
 
@@ -172,6 +176,16 @@ class Cluster:
         owned = self.partitions()
         return len(owned) == count and -1 not in owned and (not evenly or max(owned.values()) <= -(-256 // count))
 
+    def spread(self, counting, count):
+        """Numbers of `count` destinations of that site, each in a partition of its own, as many of each node as of any other: which node has
+        which is chance, and so is that each has some. `routes` has to have more of them."""
+        owner = dict(map(int, row.split("|")) for row in self.server().ask("SELECT p, node FROM sluice.lease").split())
+        found = {node: {} for node in sorted(set(owner.values()))}  # node -> partition -> number
+        for number in range(1, 201):
+            p = partition(counting.destination(number))
+            found[owner[p]].setdefault(p, number)
+        return sorted(number for numbers in found.values() for number in sorted(numbers.values())[:count // len(found)])
+
     def diagnosis(self):
         return "%s\n%s" % (self.partitions(), "\n".join(node.diagnosis() for node in self.nodes.values()))
 
@@ -186,6 +200,14 @@ class Cluster:
         self.routes.close()
         if problems:
             raise AssertionError("\n".join(problems))
+
+
+def partition(destination):
+    """As partition.h says."""
+    number = 0xcbf29ce484222325
+    for byte in destination.encode():
+        number = (number ^ byte) * 0x100000001b3 % (1 << 64)
+    return number % 256
 
 
 def url_of(servers):
