@@ -82,31 +82,44 @@ class Interventions(sluice.TestCase):
         self.empty()
         self.assertEqual(self.counting.copies, {"m%d" % i: 1 for i in range(DESTINATIONS)})
         self.known()
-        bert_or_none = [node for node in self.nodes if "intervention pause-1: cancelled" in node.log()]
-        self.assertEqual(bert_or_none, [bert])
+        self.eventually(lambda: "intervention pause-1: cancelled" in bert.log())
+        self.assertEqual([node for node in self.nodes if "intervention pause-1: cancelled" in node.log()], [bert])
 
     def test_what_is_answered_is_in_force_at_all_nodes(self):
         self.make("anna", "bert", "cleo", default_destination_concurrency_limit="1")
         for i in range(6):
-            node = self.nodes[i % 3]
-            status, answer = node.ask("POST", "/v1/interventions", {"verb": "pause", "destination": "d%d.example" % i})
-            self.assertEqual((status, answer.get("not_confirmed")), (200, None))
-            self.assertEqual([self.names(other) for other in self.nodes], [[answer["name"]]] * 3)  # now, not soon
-            self.assertEqual(node.ask("POST", "/v1/interventions/%s/cancel" % answer["name"], {})[0], 200)
-            self.assertEqual([self.names(other) for other in self.nodes], [[]] * 3)
+            self.eventually(lambda: self.is_followed_at_once(self.nodes[i % 3], "d%d.example" % i))
         # What waits in memory behind a delivery that is under way does not go any more.
         asked, goes_on = [], threading.Event()
         self.addCleanup(goes_on.set)
-        self.counting.replies["RCPT"] = lambda line: (asked.append(line), goes_on.wait(60), "250 2.1.5 ok")[-1]
+        self.counting.replies["RCPT"] = lambda line: (asked.append(line), goes_on.wait(), "250 2.1.5 ok")[-1]
         for i, domain in enumerate(self.counting.domains(DESTINATIONS)):
             for k in range(3):
                 self.nodes[i % 3].send(SENDER, ["r%d@%s" % (k, domain)], "Subject: m%d-%d\r\n\r\n" % (i, k))
         self.eventually(lambda: len(asked) == DESTINATIONS, lambda: asked)
-        self.nodes[1].cli("pause", "*.example", check=True)
+        done = self.nodes[1].cli("pause", "*.example", check=True)
+        if done.stderr:  # a node is late
+            self.known(done.stdout.split(":")[0])
         goes_on.set()
         self.waits(2 * DESTINATIONS)
         self.eventually(lambda: self.counting.copies.total() == DESTINATIONS)
         self.assertEqual(len(asked), DESTINATIONS)
+
+    def is_followed_at_once(self, node, destination):
+        """A pause and its end: when they are answered they are in force at all nodes but those that the answer names, as a machine that is busy
+        lets a node be late. Was none?"""
+        late = []
+
+        def ask(path, body):
+            status, answer = node.ask("POST", "/v1/interventions" + path, body)
+            self.assertEqual(status, 200, answer)
+            late.extend(answer.get("not_confirmed", ()))
+            held = [] if path else [answer["name"]]
+            self.assertEqual({str(self.names(other)) for other in self.nodes if other.parameters["cluster_node"] not in late}, {str(held)})  # now, not soon
+            self.known(*held)
+            return answer["name"]
+        ask("/%s/cancel" % ask("", {"verb": "pause", "destination": destination}), {})
+        return not late
 
     def test_a_node_that_does_not_confirm_is_named(self):
         """It stands still, and its lease goes on: as if its queue process were busy."""
@@ -129,8 +142,9 @@ class Interventions(sluice.TestCase):
         end.set()
         self.cluster.go_on_node("bert")
         self.known("pause-1")
-        self.assertEqual(bert.cli("cancel", "pause-1", check=True).stderr, "")
-        self.assertEqual([self.names(node) for node in self.nodes], [[], []])
+        bert.cli("cancel", "pause-1", check=True)
+        self.known()
+        self.eventually(lambda: self.is_followed_at_once(anna, "site1.example"))
 
     def test_what_waits_is_bounced_and_redirected_by_whoever_has_it(self):
         self.make("anna", "bert", "cleo")
@@ -249,7 +263,8 @@ class Interventions(sluice.TestCase):
         self.assertEqual(self.names(anna), ["pause-1"])
         self.cluster.primary.start()
         self.eventually(lambda: anna.ask("POST", "/v1/interventions", {"verb": "pause", "destination": "three.example"})[0] == 200)
-        self.assertEqual([i["destination"] for i in self.listed(anna)], ["one.example", "three.example"])
+        # One that is answered too late may be in force all the same.
+        self.assertEqual(sorted({i["destination"] for i in self.listed(anna)}), ["one.example", "three.example"])
 
     def fill(self, count):
         """As nodes have written them."""
