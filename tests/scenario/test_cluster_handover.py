@@ -36,19 +36,17 @@ class Handover(sluice.TestCase):
         return self.any_node().send("a@example.org", ["r@away.example"], "Subject: %s\r\n\r\nx\r\n" % subject)
 
     def facts(self):
-        """Of the destination, as the node has them that delivers there, and no other; or None."""
+        """Of the destination, as the node has them that delivers there. None while no node has any; or two, as its partition moves between two pages."""
         cursor, found = "", []
         while cursor is not None:
             status, answer = self.any_node().ask("GET", "/v1/sites" + cursor)
             self.assertEqual(status, 200, answer)
             found += [site for site in answer["sites"] if site["destination"].startswith("[127.0.0.1]")]
             cursor = "?cursor=%s" % answer["cursor"] if "cursor" in answer else None
-        self.assertLess(len(found), 2)
-        return found[0] if found else None
+        return found[0] if len(found) == 1 else None
 
     def known(self):
-        self.eventually(self.facts)
-        return self.facts()
+        return self.eventually(self.facts)
 
     def owner(self):
         return self.known()["node"]
@@ -101,7 +99,8 @@ class Handover(sluice.TestCase):
         self.assertEqual(self.site.connections, tried)
         facts = self.known()
         self.assertEqual((facts["state"], facts.get("handed_over", False)), ("dead", was_told), facts)
-        self.assertEqual("handed over by another node" in self.any_node().cli("status").stdout, was_told)
+        # A node on a machine that is busy may not answer who is asked for all in time.
+        self.eventually(lambda: ("handed over by another node" in self.any_node().cli("status").stdout) == was_told)
 
     def gaps(self):
         times = sorted(self.site.first.values())
