@@ -228,36 +228,44 @@ class Server:
 
     # ---- what may befall it ----
 
-    def _processes(self):
+    def _stop_first(self):
+        """The first process stands still from now on, so that it begins no others; which others there are."""
+        self.process.send_signal(signal.SIGSTOP)
+        sluice.eventually(lambda: self._state(self.process.pid) in "TZ")
         children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(self.process.pid)], capture_output=True, text=True)
-        return [self.process.pid] + [int(pid) for pid in children.stdout.split()]
+        return [int(pid) for pid in children.stdout.split()]
 
-    def pause(self, sig=signal.SIGSTOP):
-        for pid in self._processes():
+    @staticmethod
+    def _signal(pids, sig):
+        for pid in pids:
             try:
                 os.kill(pid, sig)
             except ProcessLookupError:
                 pass
 
+    def pause(self):
+        self._signal(self._stop_first(), signal.SIGSTOP)
+
     def go_on(self):
-        self.pause(signal.SIGCONT)
+        self._signal([*self._stop_first(), self.process.pid], signal.SIGCONT)
 
     def kill(self):
         """As a crash: the children notice."""
-        children = self._processes()
+        children = self._stop_first()
         self.process.kill()
         self.process.wait(sluice.PATIENCE)
         for pid in children:  # leaders of groups of their own; until they end their memory is in use
-            while self._lives(pid):
+            while self._state(pid) != "Z":
                 time.sleep(0.01)
 
     @staticmethod
-    def _lives(pid):
+    def _state(pid):
+        """As in /proc; of one that is not there, too: Z."""
         try:
             with open("/proc/%d/stat" % pid) as f:
-                return f.read().rsplit(")", 1)[1].split()[0] != "Z"
-        except FileNotFoundError:
-            return False
+                return f.read().rsplit(")", 1)[1].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return "Z"
 
     def stop(self, sig=signal.SIGINT):
         """In order, cutting connections off; SIGQUIT: at once."""
