@@ -99,7 +99,7 @@ class InjectKill(sluice.TestCase):
         self.d.write_config(defer_transports="")
         self.d.cli("reload", check=True)
         self.d.cli("flush", check=True)
-        self.eventually(lambda: not set(waiting) - set(self.sink.recipients()), "seed %d" % SEED, timeout=90)
+        self.eventually(lambda: not set(waiting) - set(self.sink.recipients()), "seed %d" % SEED)
         self.assertEqual(len(self.sink.recipients()), len(waiting), "seed %d: delivered twice" % SEED)
 
     def messages(self):

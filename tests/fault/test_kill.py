@@ -96,7 +96,7 @@ class Kill(sluice.TestCase):
         load.stop()
         self.assertGreater(len(load.acknowledged), 20, "seed %d\n%s" % (SEED, d.diagnosis()))
         missing = lambda: load.acknowledged - set(site.recipients())
-        self.eventually(lambda: not missing(), "seed %d: acknowledged mail is missing" % SEED, timeout=90)
+        self.eventually(lambda: not missing(), "seed %d: acknowledged mail is missing" % SEED)
         self.assertEqual(mangled(site), [], "seed %d" % SEED)
 
     def test_of_the_queue_process_loses_nothing(self):
@@ -136,7 +136,7 @@ class Kill(sluice.TestCase):
             d.process.wait()
             d.start()
         self.assertGreater(len(acknowledged), 20)
-        self.eventually(lambda: not acknowledged - set(site.recipients()), "seed %d" % SEED, timeout=90)
+        self.eventually(lambda: not acknowledged - set(site.recipients()), "seed %d" % SEED)
         self.assertEqual(mangled(site), [], "seed %d" % SEED)
 
     def test_of_the_parent_takes_the_children_with_it(self):
@@ -194,7 +194,7 @@ class FullDisk(sluice.TestCase):
         self.assertGreater(len(acknowledged), 10)
         self.assertNotRegex(d.log(), "panic")
         site.replies["RCPT"] = "250 2.1.5 Ok"  # the site takes mail again: the queue empties by itself
-        self.eventually(lambda: not acknowledged - set(site.recipients()), timeout=90)
+        self.eventually(lambda: not acknowledged - set(site.recipients()))
         self.eventually(lambda: self.accepts(d), "mail is accepted again")
 
     def accepts(self, d):

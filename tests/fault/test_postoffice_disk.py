@@ -59,7 +59,7 @@ class FullDisk(sluice.TestCase):
         self.assertTrue(all(mail.exists() == (True, True) for mail in failing))
         self.assertEqual(self.box.submitted(), [])
         os.unlink(os.path.join(self.mount, "filler"))
-        self.eventually(lambda: all(mail.exists() == (False, False) for mail in failing), timeout=60)
+        self.eventually(lambda: all(mail.exists() == (False, False) for mail in failing))
         self.eventually(lambda: len(self.box.submitted()) == 3)
         self.assertEqual(sorted(name for name, _ in script.jobs()), sorted(mail.path for mail in failing))
 

@@ -12,7 +12,7 @@ import sluice
 
 def swaks_encrypts():
     return bool(shutil.which("swaks")) and "=== TLS supported" in subprocess.run(
-        ["swaks", "--support"], capture_output=True, text=True, timeout=60).stdout
+        ["swaks", "--support"], capture_output=True, text=True, timeout=sluice.PATIENCE).stdout
 
 
 class Clients(sluice.TestCase):
@@ -37,7 +37,7 @@ class Clients(sluice.TestCase):
         return d.start()
 
     def run_client(self, *argv, input=None):
-        done = subprocess.run(argv, input=input, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(argv, input=input, capture_output=True, text=True, timeout=sluice.PATIENCE)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout + done.stderr
 
@@ -110,7 +110,7 @@ class Swaks(Clients):
     def test_a_refusal_is_understood(self):
         d = self.relay()
         done = subprocess.run(["swaks", "--server", "127.0.0.1:%d" % d.port, "--from", "a@example.org", "--to", "b@@example.net"],
-                              capture_output=True, text=True, timeout=60)
+                              capture_output=True, text=True, timeout=sluice.PATIENCE)
         self.assertEqual(done.returncode, 24, done.stdout)  # swaks: no recipient was accepted
         self.assertEqual(d.queue(), [])
 

@@ -11,7 +11,7 @@ import sluice
 class Summary(sluice.TestCase):
     def summary(self, d):
         """The report on the daemon's log: name -> number, as written in it ("12k" is 12288)."""
-        done = subprocess.run(["pflogsumm", "--smtpd-stats", d.directory + "/log"], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(["pflogsumm", "--smtpd-stats", d.directory + "/log"], capture_output=True, text=True, timeout=sluice.PATIENCE)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         totals = {}
         for number, unit, name in re.findall(r"^ +(\d+)([km ]) +([a-z/ ]+?)(?: +\(.*)?$", done.stdout, re.M):
@@ -77,7 +77,7 @@ class Summary(sluice.TestCase):
         d = self.daemon(relayhost=site.nexthop)
         for i in range(3):
             subprocess.run([sluice.program("sendmail"), "-C", d.config, "-f", "a@example.org", "b%d@example.net" % i],
-                           input=b"Subject: x\n\nhello\n", check=True, timeout=60)
+                           input=b"Subject: x\n\nhello\n", check=True, timeout=sluice.PATIENCE)
         self.eventually(lambda: len(site.messages) == 3)
         self.eventually(lambda: not d.queue())
         totals, text = self.summary(d)

@@ -164,8 +164,8 @@ class Postfix(sluice.TestCase):
         d = self.daemon(relayhost=sink.nexthop, in_flow_delay="0")
         postfix = self.postfix("[127.0.0.1]:%d" % d.port)
         subprocess.run([peers.SOURCE, "-s", "10", "-m", "300", "-N", "-d", "-f", "a@example.org", "-t", "@example.net",
-                        "127.0.0.1:%d" % postfix.port], env=sluice.tool_env(), check=True, timeout=60)
-        self.eventually(lambda: len(sink.mails()) == 300, timeout=60)
+                        "127.0.0.1:%d" % postfix.port], env=sluice.tool_env(), check=True, timeout=sluice.PATIENCE)
+        self.eventually(lambda: len(sink.mails()) == 300)
         self.eventually(lambda: not d.queue())
         self.drained(postfix)
         self.assertEqual(len({r for m in sink.mails() for r in re.findall("^X-Rcpt-Args: <(.*?)>", m, re.M)}), 300)

@@ -24,7 +24,7 @@ class Tools(sluice.TestCase):
         sink = self.sink()
         d = self.daemon(relayhost=sink.nexthop, in_flow_delay="0")
         self.source(d.port, "-m", str(messages), "-N", "-t", "@example.net", *options)
-        self.eventually(lambda: d.log().count(": removed") == messages, timeout=90)
+        self.eventually(lambda: d.log().count(": removed") == messages)
         self.assertEqual(d.queue(), [])
         mails = sink.mails()
         self.assertEqual(len(mails), messages * mails_per_message)

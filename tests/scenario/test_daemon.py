@@ -39,7 +39,7 @@ class Life(sluice.TestCase):
     def test_a_typing_error_is_named_with_its_place_and_nothing_starts(self):
         d = self.daemon(start=False)
         d.write_config(default_destination_concurency_limit="20")
-        done = subprocess.run([sluice.program("sluiced"), "-c", d.config], capture_output=True, text=True, timeout=30)
+        done = subprocess.run([sluice.program("sluiced"), "-c", d.config], capture_output=True, text=True, timeout=sluice.PATIENCE)
         self.assertNotEqual(done.returncode, 0)
         text = done.stdout + done.stderr
         self.assertRegex(text, r"sluice\.conf:\d+:1: ")
@@ -84,7 +84,7 @@ class Life(sluice.TestCase):
         d = self.daemon()
         other = self.daemon(start=False, spool="sqlite:%s/queue.db" % d.directory)
         other.write_config()
-        done = subprocess.run([sluice.program("sluiced"), "-c", other.config], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([sluice.program("sluiced"), "-c", other.config], capture_output=True, text=True, timeout=sluice.PATIENCE)
         self.assertNotEqual(done.returncode, 0)
         self.assertRegex(done.stdout + done.stderr + other.log(), "(?i)held|in use|another|lock")
 
@@ -111,7 +111,7 @@ class Life(sluice.TestCase):
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         many = []
         for _ in range(150):
-            s = socket.create_connection(("127.0.0.1", d.port), timeout=30)
+            s = socket.create_connection(("127.0.0.1", d.port), timeout=sluice.PATIENCE)
             many.append(s)
         time.sleep(0.5)
         for s in many:
@@ -164,7 +164,7 @@ class Commands(sluice.TestCase):
         env = dict(os.environ, SLUICE_CONF=d.config)
         done = subprocess.run([sluice.program("sendmail"), "-f", "a@example.org", "-t", "-i"], env=env, text=True,
                               input="To: one@example.net\nBcc: two@example.net\nSubject: local\n\n.\nhello\n",
-                              capture_output=True, timeout=30)
+                              capture_output=True, timeout=sluice.PATIENCE)
         self.assertEqual(done.returncode, 0, done.stderr)
         d.start()
         self.eventually(lambda: sorted(site.recipients()) == ["one@example.net", "two@example.net"])

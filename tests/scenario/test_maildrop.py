@@ -103,7 +103,7 @@ class Maildrop(sluice.TestCase):
         os.truncate(path, len(sparse) + (1 << 40))
         os.chmod(path, 0o700)
         self.drop(d, "endless", b"sluice-maildrop 1\nsender a@example.org\n" + b"rcpt default - b@example.net\n" * 50001)
-        self.eventually(lambda: self.corrupt(d) == ["empty", "endless", "sparse"], "quarantined", timeout=60)
+        self.eventually(lambda: self.corrupt(d) == ["empty", "endless", "sparse"], "quarantined")
         self.assertIn("sparse: it is larger than message_size_limit: saved", d.log())
         self.assertNotIn("\x1b", d.log())
         self.assertNotIn("\u202e", d.log())

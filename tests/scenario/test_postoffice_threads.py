@@ -321,8 +321,8 @@ class PutOff(ThreadTest):
         self.box.many(hosts * each, rcpt="fk h%d.test x%d@y", hosts=hosts)
         d.start()
         all_wait = lambda: len({m["next_attempt"] for m in d.queue(max=1000)}) == 1
-        self.eventually(lambda: len({host for _, host in self.agent.jobs()}) == hosts, timeout=120)
-        self.eventually(all_wait, timeout=120)
+        self.eventually(lambda: len({host for _, host in self.agent.jobs()}) == hosts)
+        self.eventually(all_wait)
         for _ in range(6):
             d.move_clock(10)
             self.eventually(all_wait)

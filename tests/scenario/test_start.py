@@ -318,7 +318,7 @@ class FullDisk(sluice.TestCase):
         d.cli("flush", check=True)
         self.eventually(lambda: len(self.site_.messages) == 1 and d.message(queue_id) is None)
         os.unlink(self.filler)
-        self.eventually(lambda: self.accepts(d), "mail is accepted again", timeout=60)
+        self.eventually(lambda: self.accepts(d), "mail is accepted again")
 
     def accepts(self, d):
         with d.smtp() as s:

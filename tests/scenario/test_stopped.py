@@ -132,7 +132,7 @@ class Killed(sluice.TestCase):
         one = self.daemon()
         two = self.daemon(start=False, spool="sqlite:%s/queue.db" % one.directory)
         two.launch()
-        self.assertNotEqual(two.process.wait(60), 0)
+        self.assertNotEqual(two.process.wait(sluice.PATIENCE), 0)
         self.assertRegex(two.log() + two.printed(), "held by process %d" % one.children()["queue"][0])
         self.assertTrue(one.answers())
         two.process = None

@@ -11,6 +11,7 @@ import unittest
 
 import agents
 import postoffice
+import sluice
 from agents import NameServer, diagnostics, result
 
 
@@ -48,7 +49,7 @@ class Waiting(agents.TestCase):
         notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.addCleanup(notify.close)
         notify.bind(os.path.join(self.top, "router.notify"))
-        notify.settimeout(10)
+        notify.settimeout(sluice.PATIENCE)
         agent = self.hold("-N", server.address, zenv={"ROUTERNOTIFY": os.path.join(self.top, "router.notify")})
         mail = self.box.message([("hold NS:dest.test/mx a@dest.test", "NOTIFY=SUCCESS ORCPT=rfc822;a@dest.test"),
                                  "hold NS:dest.test/mx b@dest.test", "hold NS:other.test/mx c@other.test"],
