@@ -21,7 +21,7 @@ static bool due_before(const struct heap_node *a, const struct heap_node *b)
     return x->f.m.due.us != y->f.m.due.us ? x->f.m.due.us < y->f.m.due.us : x->id < y->id;
 }
 
-static unsigned due_order(enum spool_state state)
+static unsigned desk_due_order(enum spool_state state)
 {
     return state == SPOOL_INCOMING ? DUE_INCOMING : DUE_DEFERRED;
 }
@@ -48,7 +48,7 @@ static char *pack(struct slice **texts, size_t count)
     return block;
 }
 
-static void pack_message(struct desk_fields *f)
+static void desk_pack_message(struct desk_fields *f)
 {
     struct slice *texts[] = {&f->m.sender, &f->m.envid,  &f->m.reason,
                              &f->m.client, &f->m.parked, &f->m.class_name};
@@ -56,7 +56,7 @@ static void pack_message(struct desk_fields *f)
     f->block = pack(texts, sizeof texts / sizeof texts[0]);
 }
 
-static void pack_rcpt(struct desk_rcpt *r)
+static void desk_pack_rcpt(struct desk_rcpt *r)
 {
     struct slice *texts[] = {&r->r.address, &r->r.orcpt,  &r->r.transport,
                              &r->r.nexthop, &r->r.status, &r->r.diagnostic,
@@ -66,10 +66,10 @@ static void pack_rcpt(struct desk_rcpt *r)
 }
 
 /* Out of the order of due times, before its fields change. */
-static void unplace(struct desk *d, struct desk_message *msg)
+static void desk_unplace(struct desk *d, struct desk_message *msg)
 {
     if (heap_has(&msg->due)) {
-        heap_remove(&d->due[due_order(msg->f.m.state)], &msg->due);
+        heap_remove(&d->due[desk_due_order(msg->f.m.state)], &msg->due);
     }
 }
 
@@ -79,7 +79,7 @@ static struct desk_undo *log_add(struct desk *d, struct desk_message *message, u
     struct desk_undo *undo;
 
     CHECK(d->is_open);
-    unplace(d, message);
+    desk_unplace(d, message);
     if (b->count == b->size) {
         b->size = b->size == 0 ? 64 : 2 * b->size;
         b->log = mem_resize(b->log, b->size, sizeof b->log[0]);
@@ -92,14 +92,14 @@ static struct desk_undo *log_add(struct desk *d, struct desk_message *message, u
 }
 
 /* Into the order of due times, if it can be claimed. */
-static void place(struct desk *d, struct desk_message *msg)
+static void desk_place(struct desk *d, struct desk_message *msg)
 {
     const struct desk_fields *f = &msg->f;
 
     if (!f->claimed && !f->gone && !msg->is_loading && msg->undos == 0 && !heap_has(&msg->due) &&
         d->finder->is_mine[msg->f.p] &&
         (f->m.state == SPOOL_INCOMING || f->m.state == SPOOL_DEFERRED)) {
-        heap_add(&d->due[due_order(f->m.state)], &msg->due);
+        heap_add(&d->due[desk_due_order(f->m.state)], &msg->due);
     }
 }
 
@@ -121,7 +121,7 @@ static struct desk_key *need_key(struct desk *d, struct slice name)
     return key;
 }
 
-static void drop_key_if_empty(struct desk *d, struct desk_key *key)
+static void desk_drop_key_if_empty(struct desk *d, struct desk_key *key)
 {
     if (key->count == 0 && key->here_count == 0) {
         HASH_DEL(d->keys, key);
@@ -152,10 +152,10 @@ static void count_key(struct desk *d, uint16_t p, struct slice name, uint64_t by
 
     *key_count_of(key, p) += by;
     key->count += by;
-    drop_key_if_empty(d, key);
+    desk_drop_key_if_empty(d, key);
 }
 
-static void unlink_key(struct desk *d, struct desk_message *msg)
+static void desk_unlink_key(struct desk *d, struct desk_message *msg)
 {
     struct desk_key *key = msg->key;
 
@@ -163,11 +163,11 @@ static void unlink_key(struct desk *d, struct desk_message *msg)
         TAILQ_REMOVE(&key->here, msg, by_key);
         key->here_count--;
         msg->key = NULL;
-        drop_key_if_empty(d, key);
+        desk_drop_key_if_empty(d, key);
     }
 }
 
-static void link_key(struct desk *d, struct desk_message *msg)
+static void desk_link_key(struct desk *d, struct desk_message *msg)
 {
     if (msg->f.m.parked.len > 0 && !msg->f.gone && d->finder->is_mine[msg->f.p]) {
         msg->key = need_key(d, msg->f.m.parked);
@@ -216,7 +216,7 @@ static struct spool_totals *need_by_p(struct spool_totals **by_p)
     return *by_p;
 }
 
-static void count_fields(struct desk *d, const struct desk_fields *f, bool add)
+static void desk_count_fields(struct desk *d, const struct desk_fields *f, bool add)
 {
     if (f->gone || !d->finder->is_mine[f->p]) {
         return;
@@ -239,18 +239,18 @@ static void count_fields(struct desk *d, const struct desk_fields *f, bool add)
 /* Its fields become `to`, and all that depends on them. */
 static void put_fields(struct desk *d, struct desk_message *msg, struct desk_fields to)
 {
-    count_fields(d, &to, true); /* first: a key that stays is not made anew */
-    count_fields(d, &msg->f, false);
-    unplace(d, msg);
-    unlink_key(d, msg);
+    desk_count_fields(d, &to, true); /* first: a key that stays is not made anew */
+    desk_count_fields(d, &msg->f, false);
+    desk_unplace(d, msg);
+    desk_unlink_key(d, msg);
     msg->f = to;
-    link_key(d, msg);
-    place(d, msg);
+    desk_link_key(d, msg);
+    desk_place(d, msg);
 }
 
 /* The one function that changes a message's own fields. Takes the block of `to`, which is a new
  * one. */
-static void set_fields(struct desk *d, struct desk_message *msg, struct desk_fields to)
+static void desk_set_fields(struct desk *d, struct desk_message *msg, struct desk_fields to)
 {
     struct desk_fields before = msg->f;
 
@@ -262,17 +262,17 @@ static void set_fields(struct desk *d, struct desk_message *msg, struct desk_fie
     }
 }
 
-/* The fields of a message, to be altered and given to set_fields. */
-static struct desk_fields copy_fields(const struct desk_message *msg)
+/* The fields of a message, to be altered and given to desk_set_fields. */
+static struct desk_fields desk_copy_fields(const struct desk_message *msg)
 {
     struct desk_fields copy = msg->f;
 
-    pack_message(&copy);
+    desk_pack_message(&copy);
     return copy;
 }
 
 /* Where recipient n is, or would be. */
-static uint32_t rcpt_place(const struct desk_message *msg, uint32_t n)
+static uint32_t desk_rcpt_place(const struct desk_message *msg, uint32_t n)
 {
     uint32_t from = 0, to = msg->rcpt_count;
 
@@ -290,7 +290,7 @@ static uint32_t rcpt_place(const struct desk_message *msg, uint32_t n)
 
 struct desk_rcpt *desk_any_rcpt(const struct desk_message *msg, uint32_t n)
 {
-    uint32_t at = rcpt_place(msg, n);
+    uint32_t at = desk_rcpt_place(msg, n);
 
     return at < msg->rcpt_count && msg->rcpts[at].r.n == n ? &msg->rcpts[at] : NULL;
 }
@@ -303,15 +303,15 @@ struct desk_rcpt *desk_rcpt(const struct desk_message *msg, uint32_t n)
 }
 
 /* The one function that changes a recipient. `to` is packed here. */
-static void set_rcpt(struct desk *d, struct desk_message *msg, struct desk_rcpt *r,
-                     struct desk_rcpt to)
+static void desk_set_rcpt(struct desk *d, struct desk_message *msg, struct desk_rcpt *r,
+                          struct desk_rcpt to)
 {
-    pack_rcpt(&to);
+    desk_pack_rcpt(&to);
     log_add(d, msg, r->r.n)->before.rcpt = *r;
     *r = to;
 }
 
-static void drop_content(struct desk *d, struct desk_message *msg)
+static void desk_drop_content(struct desk *d, struct desk_message *msg)
 {
     if (msg->content != NULL) {
         d->content_bytes -= msg->f.m.size;
@@ -324,9 +324,9 @@ static void drop_content(struct desk *d, struct desk_message *msg)
     msg->content_fd = -1;
 }
 
-static void drop_rows(struct desk *d, struct desk_message *msg)
+static void desk_drop_rows(struct desk *d, struct desk_message *msg)
 {
-    drop_content(d, msg);
+    desk_drop_content(d, msg);
     for (uint32_t i = 0; i < msg->rcpt_count; i++) {
         mem_free(msg->rcpts[i].block);
     }
@@ -345,7 +345,7 @@ static void drop_rows(struct desk *d, struct desk_message *msg)
     msg->wrong = NULL;
 }
 
-static void set_looked(struct desk *d, struct desk_message *msg, bool is_looked)
+static void desk_set_looked(struct desk *d, struct desk_message *msg, bool is_looked)
 {
     if (msg->is_looked) {
         TAILQ_REMOVE(&d->looked, msg, by_look);
@@ -358,14 +358,14 @@ static void set_looked(struct desk *d, struct desk_message *msg, bool is_looked)
     msg->is_looked = is_looked;
 }
 
-static void set_ready(struct desk *d, struct desk_message *msg, bool is_ready)
+static void desk_set_ready(struct desk *d, struct desk_message *msg, bool is_ready)
 {
     d->ready_count += is_ready;
     d->ready_count -= msg->is_ready;
     msg->is_ready = is_ready;
 }
 
-static void miss(struct desk *d, struct desk_message *msg)
+static void desk_miss(struct desk *d, struct desk_message *msg)
 {
     if (!msg->is_missed) {
         msg->is_missed = true;
@@ -378,7 +378,7 @@ static void miss(struct desk *d, struct desk_message *msg)
 }
 
 /* What is asked for of it is not wanted any more. */
-static void unmiss(struct desk *d, struct desk_message *msg)
+static void desk_unmiss(struct desk *d, struct desk_message *msg)
 {
     for (size_t i = 0; msg->is_missed && i < d->missed_count; i++) {
         if (d->missed[i] == msg) {
@@ -391,7 +391,7 @@ static void unmiss(struct desk *d, struct desk_message *msg)
 
 /* The message is a part that leaves the desk, or becomes another: those of its message are not all
  * here any more. */
-static void forget_parts_of(const struct desk *d, const struct desk_message *msg)
+static void desk_forget_parts_of(const struct desk *d, const struct desk_message *msg)
 {
     struct desk_message *whole = spool_is_part(&msg->f.m) ? desk_any(d, msg->f.m.whole.n) : NULL;
 
@@ -403,19 +403,19 @@ static void forget_parts_of(const struct desk *d, const struct desk_message *msg
 
 static void free_message(struct desk *d, struct desk_message *msg)
 {
-    forget_parts_of(d, msg);
-    unplace(d, msg);
-    unlink_key(d, msg);
-    set_looked(d, msg, false);
-    set_ready(d, msg, false);
-    unmiss(d, msg);
+    desk_forget_parts_of(d, msg);
+    desk_unplace(d, msg);
+    desk_unlink_key(d, msg);
+    desk_set_looked(d, msg, false);
+    desk_set_ready(d, msg, false);
+    desk_unmiss(d, msg);
     HASH_DEL(d->all, msg);
-    drop_rows(d, msg);
+    desk_drop_rows(d, msg);
     mem_free(msg);
 }
 
 /* When nothing keeps it on the desk it goes, and is found again when it is due. */
-static void may_leave(struct desk *d, struct desk_message *msg)
+static void desk_may_leave(struct desk *d, struct desk_message *msg)
 {
     const struct desk_fields *f = &msg->f;
     bool is_stale = msg->told_due != INT64_MAX;
@@ -438,17 +438,17 @@ static void may_leave(struct desk *d, struct desk_message *msg)
 }
 
 /* The messages that were looked at the longest time ago go. */
-static void trim_looked(struct desk *d)
+static void desk_trim_looked(struct desk *d)
 {
     while (d->looked_count > DESK_LOOKED_MAX) {
         struct desk_message *msg = TAILQ_FIRST(&d->looked);
 
-        set_looked(d, msg, false);
-        may_leave(d, msg);
+        desk_set_looked(d, msg, false);
+        desk_may_leave(d, msg);
     }
 }
 
-static struct desk_message *add_message(struct desk *d, uint64_t id)
+static struct desk_message *desk_add_message(struct desk *d, uint64_t id)
 {
     struct desk_message *msg = mem_new(sizeof *msg);
 
@@ -477,7 +477,7 @@ struct desk_message *desk_find(const struct desk *d, struct msg_id id)
     return msg == NULL || msg->f.gone || msg->is_loading ? NULL : msg;
 }
 
-static int fail_by_id(struct desk *d, struct msg_id id, int err, const char *words)
+static int desk_fail_by_id(struct desk *d, struct msg_id id, int err, const char *words)
 {
     char text[SPOOL_ID_TEXT_MAX];
 
@@ -486,7 +486,7 @@ static int fail_by_id(struct desk *d, struct msg_id id, int err, const char *wor
 }
 
 /* May it be changed by its id? What is claimed stays ours when its partition is let go. */
-static bool is_ours(const struct desk *d, const struct desk_message *msg)
+static bool desk_is_ours(const struct desk *d, const struct desk_message *msg)
 {
     return d->finder->is_mine[msg->f.p] || msg->f.claimed;
 }
@@ -497,56 +497,57 @@ bool desk_is_outdated(const struct desk_message *msg, uint64_t look)
            msg->look < look;
 }
 
-static int need(struct desk *d, struct msg_id id, struct desk_message **ret_msg)
+static int desk_need(struct desk *d, struct msg_id id, struct desk_message **ret_msg)
 {
     struct desk_message *msg = desk_any(d, id.n);
 
     *ret_msg = msg;
     if (msg == NULL || desk_is_outdated(msg, d->look)) {
-        miss(d, desk_expect(d, id.n, DESK_LOOKED));
-        return fail_by_id(d, id, -EAGAIN, "it is not at hand yet");
+        desk_miss(d, desk_expect(d, id.n, DESK_LOOKED));
+        return desk_fail_by_id(d, id, -EAGAIN, "it is not at hand yet");
     }
     if (msg->is_loading) {
         if (!msg->is_looked) {
-            set_looked(d, msg, true);
+            desk_set_looked(d, msg, true);
         }
-        return fail_by_id(d, id, -EAGAIN, "it is not at hand yet");
+        return desk_fail_by_id(d, id, -EAGAIN, "it is not at hand yet");
     }
-    return msg->f.gone ? fail_by_id(d, id, -ENOENT, "no such message") : 0;
+    return msg->f.gone ? desk_fail_by_id(d, id, -ENOENT, "no such message") : 0;
 }
 
 /* One that is ours to change; else `other`. */
-static int need_own(struct desk *d, struct msg_id id, int other, struct desk_message **ret_msg)
+static int desk_need_own(struct desk *d, struct msg_id id, int other, struct desk_message **ret_msg)
 {
-    int err = need(d, id, ret_msg);
+    int err = desk_need(d, id, ret_msg);
 
-    return err == 0 && !is_ours(d, *ret_msg)
-               ? fail_by_id(d, id, other, "another node has it: ask there")
+    return err == 0 && !desk_is_ours(d, *ret_msg)
+               ? desk_fail_by_id(d, id, other, "another node has it: ask there")
                : err;
 }
 
 /* One whose rows make sense, too. */
-static int need_right(struct desk *d, struct msg_id id, struct desk_message **ret_msg)
+static int desk_need_right(struct desk *d, struct msg_id id, struct desk_message **ret_msg)
 {
-    int err = need(d, id, ret_msg);
+    int err = desk_need(d, id, ret_msg);
 
-    return err == 0 && (*ret_msg)->wrong != NULL ? fail_by_id(d, id, -EBADMSG, (*ret_msg)->wrong)
-                                                 : err;
+    return err == 0 && (*ret_msg)->wrong != NULL
+               ? desk_fail_by_id(d, id, -EBADMSG, (*ret_msg)->wrong)
+               : err;
 }
 
 /* The same to be changed. What has become another's is of no concern: as if it had gone. */
-static int need_right_own(struct desk *d, struct msg_id id, struct desk_message **ret_msg)
+static int desk_need_right_own(struct desk *d, struct msg_id id, struct desk_message **ret_msg)
 {
-    int err = need_own(d, id, -ENOENT, ret_msg);
+    int err = desk_need_own(d, id, -ENOENT, ret_msg);
 
-    return err == 0 ? need_right(d, id, ret_msg) : err;
+    return err == 0 ? desk_need_right(d, id, ret_msg) : err;
 }
 
-static int need_rcpt(struct desk *d, struct msg_id id, uint32_t n, struct desk_message **ret_msg,
-                     struct desk_rcpt **ret_rcpt)
+static int desk_need_rcpt(struct desk *d, struct msg_id id, uint32_t n,
+                          struct desk_message **ret_msg, struct desk_rcpt **ret_rcpt)
 {
     char text[SPOOL_ID_TEXT_MAX];
-    int err = need_right_own(d, id, ret_msg);
+    int err = desk_need_right_own(d, id, ret_msg);
 
     if (err != 0) {
         return err;
@@ -573,8 +574,8 @@ static void forget_undo(struct desk *d, struct desk_message *msg)
 {
     CHECK(msg->undos > 0);
     msg->undos--;
-    place(d, msg);
-    may_leave(d, msg);
+    desk_place(d, msg);
+    desk_may_leave(d, msg);
 }
 
 static void batch_ended(struct desk *d)
@@ -665,12 +666,12 @@ void desk_keep_oldest(struct desk *d, struct partition_set *ret_told)
 
         if (msg->content != NULL && msg->row != ROW_NONE &&
             (msg->f.m.size > DESK_CONTENT_MAX || d->content_bytes > DESK_CONTENTS_MAX)) {
-            drop_content(d, msg); /* it is in the database now */
+            desk_drop_content(d, msg); /* it is in the database now */
         }
         msg->is_foreign = false;
         if (oldest.moves[i].moves) { /* it leaves, and is read again by who has it now */
-            set_looked(d, msg, false);
-            set_ready(d, msg, false);
+            desk_set_looked(d, msg, false);
+            desk_set_ready(d, msg, false);
             d->is_there_now = true;
         }
         if (oldest.moves[i].tells && d->finder->is_mine[parts_home(msg->f.m.whole)]) {
@@ -682,7 +683,7 @@ void desk_keep_oldest(struct desk *d, struct partition_set *ret_told)
 }
 
 /* It is told again, and counted then. Takes `arrived`. */
-static void uncount_arrived(struct desk *d, struct spool_totals *arrived)
+static void desk_uncount_arrived(struct desk *d, struct spool_totals *arrived)
 {
     for (uint16_t p = 0; arrived != NULL && p < PARTITIONS; p++) {
         count_total(d, p, arrived[p], false);
@@ -693,7 +694,7 @@ static void uncount_arrived(struct desk *d, struct spool_totals *arrived)
 void desk_undo_all(struct desk *d)
 {
     d->breaks++;
-    uncount_arrived(d, d->arrived);
+    desk_uncount_arrived(d, d->arrived);
     d->arrived = NULL;
     while (d->under_way_count > 0) {
         struct desk_batch b = d->under_way[--d->under_way_count];
@@ -702,7 +703,7 @@ void desk_undo_all(struct desk *d)
             b.moves[i].message->row = b.moves[i].before;
         }
         undo_changes(d, &b);
-        uncount_arrived(d, b.arrived);
+        desk_uncount_arrived(d, b.arrived);
         b.arrived = NULL;
         free_batch(&b);
     }
@@ -710,7 +711,7 @@ void desk_undo_all(struct desk *d)
 
 /* ---- changes -------------------------------------------------------------------------------- */
 
-static int read_all(const struct spool_new *n, char *content)
+static int desk_read_all(const struct spool_new *n, char *content)
 {
     size_t at = 0;
 
@@ -727,7 +728,7 @@ static int read_all(const struct spool_new *n, char *content)
                                                   n->content->fd_size, 0);
 }
 
-static void fill_new_rcpt(struct desk_rcpt *to, const struct spool_new *n, uint32_t i)
+static void desk_fill_new_rcpt(struct desk_rcpt *to, const struct spool_new *n, uint32_t i)
 {
     const struct spool_rcpt *r = &n->rcpts[i];
 
@@ -739,40 +740,40 @@ static void fill_new_rcpt(struct desk_rcpt *to, const struct spool_new *n, uint3
                                 .transport = r->transport,
                                 .nexthop = r->nexthop,
                                 .route_generation = r->route_generation};
-    pack_rcpt(to);
+    desk_pack_rcpt(to);
 }
 
 /* What was before it is that it was not, and that is what is logged. `content` is taken; NULL: it
  * is not kept. */
-static void set_new(struct desk *d, struct desk_message *msg, struct desk_fields fields,
-                    char *content)
+static void desk_set_new(struct desk *d, struct desk_message *msg, struct desk_fields fields,
+                         char *content)
 {
     msg->f.m.size = fields.m.size;
     msg->content = content;
     d->content_bytes += content != NULL ? fields.m.size : 0;
-    pack_message(&fields);
-    set_fields(d, msg, fields);
+    desk_pack_message(&fields);
+    desk_set_fields(d, msg, fields);
 }
 
 int desk_submit(struct desk *d, struct msg_id id, const struct spool_new *n)
 {
     struct desk_message *msg;
     char *content = mem_resize(NULL, n->size + 1, 1); /* not zeroed: it is filled at once */
-    int err = read_all(n, content);
+    int err = desk_read_all(n, content);
 
     if (err != 0) {
         mem_free(content);
         return spool_fail(d->base, err, "submit: read content: %s", strerror(-err));
     }
-    msg = add_message(d, id.n);
+    msg = desk_add_message(d, id.n);
     msg->f.p = partition_of(&n->rcpts[0], parts_ring(d->base, &n->rcpts[0]));
     msg->rcpts = mem_array(n->rcpt_count, sizeof msg->rcpts[0]);
     msg->rcpt_count = n->rcpt_count;
     for (uint32_t i = 0; i < n->rcpt_count; i++) {
-        fill_new_rcpt(&msg->rcpts[i], n, i);
+        desk_fill_new_rcpt(&msg->rcpts[i], n, i);
     }
     msg->is_foreign = !d->finder->is_mine[msg->f.p];
-    set_new(
+    desk_set_new(
         d, msg,
         (struct desk_fields){.m = *n->m, .p = msg->f.p, .claimed = n->claim && !msg->is_foreign},
         content);
@@ -783,7 +784,7 @@ int desk_submit(struct desk *d, struct msg_id id, const struct spool_new *n)
 static void count_rcpt(struct desk *d, struct desk_message *msg, const struct desk_rcpt *before,
                        const struct desk_rcpt *after)
 {
-    struct desk_fields fields = copy_fields(msg);
+    struct desk_fields fields = desk_copy_fields(msg);
 
     *(before->r.state == SPOOL_RCPT_PENDING ? &fields.m.rcpt_pending : &fields.m.rcpt_to_report) -=
         1;
@@ -791,14 +792,14 @@ static void count_rcpt(struct desk *d, struct desk_message *msg, const struct de
         *(after->r.state == SPOOL_RCPT_PENDING ? &fields.m.rcpt_pending
                                                : &fields.m.rcpt_to_report) += 1;
     }
-    set_fields(d, msg, fields);
+    desk_set_fields(d, msg, fields);
 }
 
 int desk_settle(struct desk *d, struct msg_id id, uint32_t n, const struct spool_verdict *v)
 {
     struct desk_message *msg;
     struct desk_rcpt *r, before, to;
-    int err = need_rcpt(d, id, n, &msg, &r);
+    int err = desk_need_rcpt(d, id, n, &msg, &r);
 
     if (err != 0) {
         return err;
@@ -818,7 +819,7 @@ int desk_settle(struct desk *d, struct msg_id id, uint32_t n, const struct spool
         }
     }
     count_rcpt(d, msg, &before, &to);
-    set_rcpt(d, msg, r, to);
+    desk_set_rcpt(d, msg, r, to);
     return 0;
 }
 
@@ -827,7 +828,7 @@ int desk_set_route(struct desk *d, struct msg_id id, uint32_t n, struct slice tr
 {
     struct desk_message *msg;
     struct desk_rcpt *r, to;
-    int err = need_rcpt(d, id, n, &msg, &r);
+    int err = desk_need_rcpt(d, id, n, &msg, &r);
 
     if (err != 0) {
         return err;
@@ -836,14 +837,14 @@ int desk_set_route(struct desk *d, struct msg_id id, uint32_t n, struct slice tr
     to.r.transport = transport;
     to.r.nexthop = nexthop;
     to.r.route_generation = route_generation;
-    set_rcpt(d, msg, r, to);
+    desk_set_rcpt(d, msg, r, to);
     return 0;
 }
 
 int desk_reported(struct desk *d, struct msg_id id)
 {
     struct desk_message *msg;
-    int err = need_right_own(d, id, &msg);
+    int err = desk_need_right_own(d, id, &msg);
 
     if (err != 0) {
         return err;
@@ -854,7 +855,7 @@ int desk_reported(struct desk *d, struct msg_id id)
         if (!to.gone && to.r.state != SPOOL_RCPT_PENDING) {
             to.gone = true;
             count_rcpt(d, msg, &msg->rcpts[i], &to);
-            set_rcpt(d, msg, &msg->rcpts[i], to);
+            desk_set_rcpt(d, msg, &msg->rcpts[i], to);
         }
     }
     return 0;
@@ -862,17 +863,17 @@ int desk_reported(struct desk *d, struct msg_id id)
 
 static void bury(struct desk *d, struct desk_message *msg)
 {
-    struct desk_fields fields = copy_fields(msg);
+    struct desk_fields fields = desk_copy_fields(msg);
 
     fields.gone = true;
     fields.claimed = false;
-    set_fields(d, msg, fields);
+    desk_set_fields(d, msg, fields);
 }
 
 int desk_finish(struct desk *d, struct msg_id id, struct wall due, bool *ret_gone)
 {
     struct desk_message *msg;
-    int err = need_right_own(d, id, &msg);
+    int err = desk_need_right_own(d, id, &msg);
     const struct spool_message *m;
 
     if (err != 0) {
@@ -884,13 +885,13 @@ int desk_finish(struct desk *d, struct msg_id id, struct wall due, bool *ret_gon
     if (*ret_gone) {
         bury(d, msg);
     } else if (msg->f.claimed) {
-        struct desk_fields fields = copy_fields(msg);
+        struct desk_fields fields = desk_copy_fields(msg);
 
         fields.claimed = false;
         fields.m.state = SPOOL_DEFERRED;
         fields.m.due = due;
         fields.m.parked = SLICE("");
-        set_fields(d, msg, fields);
+        desk_set_fields(d, msg, fields);
     }
     return 0;
 }
@@ -898,7 +899,7 @@ int desk_finish(struct desk *d, struct msg_id id, struct wall due, bool *ret_gon
 int desk_finish_all_done(struct desk *d, struct msg_id id)
 {
     struct desk_message *msg;
-    int err = need_own(d, id, -ENOENT, &msg);
+    int err = desk_need_own(d, id, -ENOENT, &msg);
 
     if (err == 0 && (msg->f.m.state == SPOOL_CORRUPT || msg->f.parts_left > 0)) {
         err = spool_fail(d->base, -EINVAL, "it was quarantined, or has parts, and is not deleted");
@@ -913,7 +914,7 @@ int desk_change(struct desk *d, const struct spool_change *c)
 {
     struct desk_message *msg;
     struct desk_fields fields;
-    int err = need_own(d, c->from->id, -EROFS, &msg); /* it was just read */
+    int err = desk_need_own(d, c->from->id, -EROFS, &msg); /* it was just read */
 
     if (err != 0) {
         return err;
@@ -921,8 +922,8 @@ int desk_change(struct desk *d, const struct spool_change *c)
     fields = msg->f;
     fields.m = *c->to;
     fields.claimed = msg->f.claimed && !c->end_claim;
-    pack_message(&fields);
-    set_fields(d, msg, fields);
+    desk_pack_message(&fields);
+    desk_set_fields(d, msg, fields);
     for (uint32_t i = 0; c->forget_tries && i < msg->rcpt_count; i++) {
         struct desk_rcpt to = msg->rcpts[i];
 
@@ -930,7 +931,7 @@ int desk_change(struct desk *d, const struct spool_change *c)
             to.r.attempts = 0;
             to.r.transport = to.r.nexthop = SLICE("");
             to.r.route_generation = 0;
-            set_rcpt(d, msg, &msg->rcpts[i], to);
+            desk_set_rcpt(d, msg, &msg->rcpts[i], to);
         }
     }
     return 0;
@@ -939,7 +940,7 @@ int desk_change(struct desk *d, const struct spool_change *c)
 int desk_remove(struct desk *d, struct msg_id id)
 {
     struct desk_message *msg;
-    int err = need_own(d, id, -EROFS, &msg);
+    int err = desk_need_own(d, id, -EROFS, &msg);
 
     if (err == 0 && msg->f.parts_left > 0) {
         return desk_reported(d, id);
@@ -953,7 +954,7 @@ int desk_remove(struct desk *d, struct msg_id id)
 int desk_quarantine(struct desk *d, struct msg_id id, struct slice reason)
 {
     struct desk_message *msg;
-    int err = need_own(d, id, -ENOENT, &msg);
+    int err = desk_need_own(d, id, -ENOENT, &msg);
 
     if (err == 0) {
         struct desk_fields fields = msg->f;
@@ -962,8 +963,8 @@ int desk_quarantine(struct desk *d, struct msg_id id, struct slice reason)
         fields.m.state = SPOOL_CORRUPT;
         fields.m.reason = reason;
         fields.m.parked = SLICE("");
-        pack_message(&fields);
-        set_fields(d, msg, fields);
+        desk_pack_message(&fields);
+        desk_set_fields(d, msg, fields);
     }
     return err;
 }
@@ -1007,10 +1008,10 @@ size_t desk_move_passing(struct desk *d, unsigned table, size_t max)
     HASH_ITER(hh, d->all, msg, next)
     {
         if (count < max && is_passing(d, msg, table) && msg->undos == 0) {
-            struct desk_fields fields = copy_fields(msg);
+            struct desk_fields fields = desk_copy_fields(msg);
 
             fields.waits = true;
-            set_fields(d, msg, fields);
+            desk_set_fields(d, msg, fields);
             count++;
         }
     }
@@ -1021,12 +1022,12 @@ size_t desk_move_passing(struct desk *d, unsigned table, size_t max)
 
 static void set_claimed(struct desk *d, struct desk_message *msg, bool claimed)
 {
-    struct desk_fields fields = copy_fields(msg);
+    struct desk_fields fields = desk_copy_fields(msg);
 
     fields.claimed = claimed;
-    set_fields(d, msg, fields);
+    desk_set_fields(d, msg, fields);
     if (claimed) {
-        set_ready(d, msg, false);
+        desk_set_ready(d, msg, false);
     }
 }
 
@@ -1036,7 +1037,7 @@ void desk_unclaim(struct desk *d, struct msg_id id)
 
     if (msg != NULL && msg->f.claimed) {
         set_claimed(d, msg, false);
-        may_leave(d, msg);
+        desk_may_leave(d, msg);
     }
 }
 
@@ -1053,7 +1054,7 @@ int desk_claim(struct desk *d, enum spool_state from, struct wall now, size_t ma
     struct desk_message *msg;
     size_t count = 0;
 
-    while (count < max && (msg = first_due(d, due_order(from))) != NULL &&
+    while (count < max && (msg = first_due(d, desk_due_order(from))) != NULL &&
            msg->f.m.due.us <= now.us) {
         set_claimed(d, msg, true);
         ret_ids[count++] = (struct msg_id){msg->id};
@@ -1070,7 +1071,7 @@ bool desk_is_there_now(struct desk *d)
     return is;
 }
 
-static int id_order(const void *a, const void *b)
+static int desk_id_order(const void *a, const void *b)
 {
     const struct desk_message *const *x = a, *const *y = b;
 
@@ -1084,9 +1085,9 @@ static void claim_key(struct desk *d, struct desk_message *msg, struct wall now)
     fields.claimed = true;
     fields.m.due = now;
     fields.m.parked = SLICE("");
-    pack_message(&fields);
-    set_fields(d, msg, fields);
-    set_ready(d, msg, false);
+    desk_pack_message(&fields);
+    desk_set_fields(d, msg, fields);
+    desk_set_ready(d, msg, false);
 }
 
 struct desk_key *desk_key(const struct desk *d, struct slice name)
@@ -1119,13 +1120,13 @@ int desk_claim_parked(struct desk *d, struct slice name, struct wall now, size_t
     here = mem_array(key->here_count + 1, sizeof(struct desk_message *));
     TAILQ_FOREACH(msg, &key->here, by_key)
     {
-        if (!msg->f.claimed && is_ours(d, msg) && msg->undos == 0) {
+        if (!msg->f.claimed && desk_is_ours(d, msg) && msg->undos == 0) {
             here[count++] = msg;
-        } else if (!msg->f.claimed && is_ours(d, msg)) {
+        } else if (!msg->f.claimed && desk_is_ours(d, msg)) {
             more = d->passed_over = true;
         }
     }
-    qsort(here, count, sizeof(struct desk_message *), id_order);
+    qsort(here, count, sizeof(struct desk_message *), desk_id_order);
     for (taken = 0; taken < count && taken < max; taken++) {
         ret_ids[taken] = (struct msg_id){here[taken]->id};
         claim_key(d, here[taken], now);
@@ -1232,10 +1233,10 @@ int desk_parked_keys(struct desk *d, struct slice after, size_t max, struct slic
 int desk_read(struct desk *d, struct msg_id id, struct spool_message *ret_message)
 {
     struct desk_message *msg;
-    int err = need(d, id, &msg);
+    int err = desk_need(d, id, &msg);
 
     if (err == 0 && msg->wrong != NULL && msg->f.m.state != SPOOL_CORRUPT) {
-        err = fail_by_id(d, id, -EBADMSG, msg->wrong);
+        err = desk_fail_by_id(d, id, -EBADMSG, msg->wrong);
     }
     if (err == 0) {
         *ret_message = msg->f.m;
@@ -1247,7 +1248,7 @@ int desk_read_rcpts(struct desk *d, struct msg_id id, uint32_t after, bool only_
                     struct spool_rcpt *ret_rcpts, size_t *ret_count)
 {
     struct desk_message *msg;
-    int err = need_right(d, id, &msg);
+    int err = desk_need_right(d, id, &msg);
     size_t count = 0;
 
     if (err != 0) {
@@ -1260,7 +1261,7 @@ int desk_read_rcpts(struct desk *d, struct msg_id id, uint32_t after, bool only_
             }
         }
     }
-    for (uint32_t i = rcpt_place(msg, after < UINT32_MAX ? after + 1 : after);
+    for (uint32_t i = desk_rcpt_place(msg, after < UINT32_MAX ? after + 1 : after);
          i < msg->rcpt_count && count < max; i++) {
         const struct desk_rcpt *r = &msg->rcpts[i];
 
@@ -1275,27 +1276,27 @@ int desk_read_rcpts(struct desk *d, struct msg_id id, uint32_t after, bool only_
 int desk_want(struct desk *d, struct msg_id id, bool content)
 {
     struct desk_message *msg;
-    int err = need(d, id, &msg);
+    int err = desk_need(d, id, &msg);
 
     if (err == -EAGAIN && content) {
         desk_any(d, id.n)->wants_content = true;
     } else if (err == 0 && !msg->is_looked) {
-        set_looked(d, msg, true); /* it stays for a moment when its claim ends */
+        desk_set_looked(d, msg, true); /* it stays for a moment when its claim ends */
     }
     if (err != 0 || !content || msg->content != NULL || msg->content_fd >= 0 ||
         msg->wrong != NULL) {
         return err;
     }
     msg->wants_content = true;
-    miss(d, msg);
-    return fail_by_id(d, id, -EAGAIN, "its content is not at hand yet");
+    desk_miss(d, msg);
+    return desk_fail_by_id(d, id, -EAGAIN, "its content is not at hand yet");
 }
 
 int desk_read_content(struct desk *d, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
                       uint64_t *ret_size)
 {
     struct desk_message *msg;
-    int err = need_right(d, id, &msg), fd = -1;
+    int err = desk_need_right(d, id, &msg), fd = -1;
 
     err = err != 0 ? err : desk_want(d, id, true);
     if (err != 0) {
@@ -1333,21 +1334,21 @@ struct desk_message *desk_expect(struct desk *d, uint64_t id, enum desk_reason w
         return NULL;
     }
     if (msg == NULL) {
-        msg = add_message(d, id);
+        msg = desk_add_message(d, id);
     }
-    forget_parts_of(d, msg);
+    desk_forget_parts_of(d, msg);
     /* It was known to be gone, and now is said to be there; or was another's, and may be ours. */
-    drop_rows(d, msg);
-    unmiss(d, msg);
+    desk_drop_rows(d, msg);
+    desk_unmiss(d, msg);
     msg->look = d->looks;
     msg->is_foreign = msg->is_old = false;
     msg->f.gone = true;
     msg->row = ROW_NONE;
     msg->is_loading = true;
     if (why == DESK_READY) {
-        set_ready(d, msg, true);
+        desk_set_ready(d, msg, true);
     } else {
-        set_looked(d, msg, true);
+        desk_set_looked(d, msg, true);
     }
     return msg;
 }
@@ -1356,15 +1357,15 @@ void desk_fill(struct desk *d, struct desk_message *msg, uint16_t p, unsigned ro
                const struct spool_message *m)
 {
     CHECK(msg->is_loading);
-    drop_rows(d, msg); /* of an answer that was not complete */
+    desk_drop_rows(d, msg); /* of an answer that was not complete */
     msg->row = row;
     msg->f = (struct desk_fields){.m = *m, .p = p};
-    pack_message(&msg->f);
+    desk_pack_message(&msg->f);
 }
 
 void desk_fill_rcpt(struct desk_message *msg, const struct spool_rcpt *r)
 {
-    uint32_t at = rcpt_place(msg, r->n);
+    uint32_t at = desk_rcpt_place(msg, r->n);
 
     if (at < msg->rcpt_count && msg->rcpts[at].r.n == r->n) {
         mem_free(msg->rcpts[at].block); /* it is read again */
@@ -1375,12 +1376,12 @@ void desk_fill_rcpt(struct desk_message *msg, const struct spool_rcpt *r)
         msg->rcpt_count++;
     }
     msg->rcpts[at] = (struct desk_rcpt){.r = *r};
-    pack_rcpt(&msg->rcpts[at]);
+    desk_pack_rcpt(&msg->rcpts[at]);
 }
 
 void desk_fill_content(struct desk *d, struct desk_message *msg, char *bytes, int fd)
 {
-    drop_content(d, msg);
+    desk_drop_content(d, msg);
     msg->content = bytes;
     msg->content_fd = fd;
     msg->wants_content = false;
@@ -1402,7 +1403,7 @@ void desk_fill_other(struct desk_message *msg, const struct spool_rcpt *r)
     }
     msg->others = mem_resize(msg->others, msg->other_count + 1, sizeof msg->others[0]);
     msg->others[msg->other_count] = (struct desk_rcpt){.r = *r};
-    pack_rcpt(&msg->others[msg->other_count++]);
+    desk_pack_rcpt(&msg->others[msg->other_count++]);
 }
 
 bool desk_needs_others(const struct desk_message *msg)
@@ -1441,7 +1442,7 @@ bool desk_drop_torn(struct desk *d, struct desk_message *msg)
                    (msg->wrong != NULL || !adds_up(msg));
 
     if (is_torn) {
-        drop_rows(d, msg);
+        desk_drop_rows(d, msg);
         msg->f.gone = true;
         msg->row = ROW_NONE;
     }
@@ -1453,14 +1454,14 @@ void desk_loaded(struct desk *d, struct desk_message *msg)
     CHECK(msg->is_loading);
     msg->is_foreign = msg->row != ROW_NONE && !d->finder->is_mine[msg->f.p];
     if (msg->is_foreign && !msg->is_looked) { /* it was let go meanwhile */
-        drop_rows(d, msg);
+        desk_drop_rows(d, msg);
         msg->f.gone = true;
         msg->row = ROW_NONE;
     }
     if (msg->row == ROW_NONE) { /* it was not found, and is kept as gone for those that asked */
         msg->is_loading = false;
-        set_ready(d, msg, false);
-        may_leave(d, msg);
+        desk_set_ready(d, msg, false);
+        desk_may_leave(d, msg);
         return;
     }
     if (msg->wrong == NULL && !adds_up(msg)) {
@@ -1470,13 +1471,13 @@ void desk_loaded(struct desk *d, struct desk_message *msg)
         msg->f.m.rcpt_to_report = msg->rcpt_count;
     }
     msg->is_loading = false;
-    link_key(d, msg);
-    place(d, msg);
+    desk_link_key(d, msg);
+    desk_place(d, msg);
     if (msg->is_foreign || (msg->f.m.state != SPOOL_INCOMING && msg->f.m.state != SPOOL_DEFERRED)) {
-        set_ready(d, msg, false);
+        desk_set_ready(d, msg, false);
     }
-    may_leave(d, msg);
-    trim_looked(d);
+    desk_may_leave(d, msg);
+    desk_trim_looked(d);
 }
 
 void desk_leave_until(struct desk *d, uint64_t id, int64_t now)
@@ -1484,8 +1485,8 @@ void desk_leave_until(struct desk *d, uint64_t id, int64_t now)
     struct desk_message *msg = desk_any(d, id);
 
     if (msg != NULL && !msg->is_loading && !msg->f.gone && msg->f.m.due.us > now) {
-        set_ready(d, msg, false);
-        may_leave(d, msg);
+        desk_set_ready(d, msg, false);
+        desk_may_leave(d, msg);
     }
 }
 
@@ -1593,7 +1594,7 @@ static void forget_adds(struct spool_totals *by_p, unsigned p)
     }
 }
 
-static void forget_counts(struct desk *d, const struct partition_set *partitions)
+static void desk_forget_counts(struct desk *d, const struct partition_set *partitions)
 {
     struct desk_key *key, *next;
 
@@ -1618,7 +1619,7 @@ static void forget_counts(struct desk *d, const struct partition_set *partitions
                 key->by_p[i].count = 0;
             }
         }
-        drop_key_if_empty(d, key);
+        desk_drop_key_if_empty(d, key);
     }
 }
 
@@ -1626,13 +1627,13 @@ void desk_let_go(struct desk *d, const struct partition_set *partitions)
 {
     struct desk_message *msg, *next;
 
-    forget_counts(d, partitions);
+    desk_forget_counts(d, partitions);
     HASH_ITER(hh, d->all, msg, next)
     {
         if (!msg->is_loading && !msg->f.gone && partition_set_has(partitions, msg->f.p)) {
-            unplace(d, msg);
-            set_looked(d, msg, false);
-            may_leave(d, msg);
+            desk_unplace(d, msg);
+            desk_set_looked(d, msg, false);
+            desk_may_leave(d, msg);
         }
     }
 }
@@ -1647,8 +1648,8 @@ void desk_forget_foreign(struct desk *d, bool only_old)
             continue;
         }
         if (msg->is_old || !only_old) {
-            set_looked(d, msg, false);
-            may_leave(d, msg);
+            desk_set_looked(d, msg, false);
+            desk_may_leave(d, msg);
         } else {
             msg->is_old = true;
         }
@@ -1705,7 +1706,7 @@ int desk_submit_parts(struct desk *d, struct msg_id whole, const struct spool_ne
     struct desk_fields fields = {.m = *n->m};
     char *content = mem_resize(NULL, n->size + 1, 1); /* not zeroed: it is filled at once */
     bool copies = n->size <= DESK_CONTENT_MAX && n->size * count <= PARTS_CONTENT_MAX;
-    int err = read_all(n, content);
+    int err = desk_read_all(n, content);
     struct desk_message *msg;
 
     if (err != 0) {
@@ -1713,21 +1714,22 @@ int desk_submit_parts(struct desk *d, struct msg_id whole, const struct spool_ne
         return spool_fail(d->base, err, "submit: read content: %s", strerror(-err));
     }
     for (size_t i = 0; i < count; i++) {
-        msg = add_message(d, shares[i].id.n);
+        msg = desk_add_message(d, shares[i].id.n);
         msg->f.p = fields.p = (uint16_t)shares[i].partition;
         msg->rcpts = mem_array(shares[i].count, sizeof msg->rcpts[0]);
         msg->rcpt_count = shares[i].count;
         for (uint32_t k = 0; k < shares[i].count; k++) {
-            fill_new_rcpt(&msg->rcpts[k], n, shares[i].rcpts[k]);
+            desk_fill_new_rcpt(&msg->rcpts[k], n, shares[i].rcpts[k]);
         }
         fields.m = *n->m;
         fields.m.id = shares[i].id;
         fields.m.whole = whole;
         fields.m.rcpt_pending = shares[i].count;
         msg->is_foreign = !d->finder->is_mine[msg->f.p];
-        set_new(d, msg, fields, copies && !msg->is_foreign ? mem_copy(content, n->size) : NULL);
+        desk_set_new(d, msg, fields,
+                     copies && !msg->is_foreign ? mem_copy(content, n->size) : NULL);
         if (!msg->is_foreign && d->ready_count < DESK_LOOKED_MAX) {
-            set_ready(d, msg, true); /* it need not be read to be claimed */
+            desk_set_ready(d, msg, true); /* it need not be read to be claimed */
         }
     }
     fields.m = *n->m;
@@ -1736,11 +1738,11 @@ int desk_submit_parts(struct desk *d, struct msg_id whole, const struct spool_ne
     fields.m.rcpt_pending = 0;
     fields.m.parked = SLICE("");
     fields.m.due = n->m->report_due.us != 0 ? n->m->report_due : n->m->due;
-    msg = add_message(d, whole.n);
+    msg = desk_add_message(d, whole.n);
     msg->f.p = fields.p = parts_home(whole);
     fields.parts_left = (uint32_t)count;
     msg->is_foreign = !d->finder->is_mine[msg->f.p];
-    set_new(d, msg, fields, content);
+    desk_set_new(d, msg, fields, content);
     return 0;
 }
 
@@ -1748,10 +1750,10 @@ int desk_give(struct desk *d, struct msg_id id, struct wall due)
 {
     struct desk_message *msg;
     struct desk_fields fields;
-    int err = need_right_own(d, id, &msg);
+    int err = desk_need_right_own(d, id, &msg);
 
     if (err == 0 && !spool_is_part(&msg->f.m)) {
-        err = fail_by_id(d, id, -EINVAL, "it is no part of a message");
+        err = desk_fail_by_id(d, id, -EINVAL, "it is no part of a message");
     }
     if (err != 0) {
         return err;
@@ -1761,13 +1763,13 @@ int desk_give(struct desk *d, struct msg_id id, struct wall due)
 
         if (!to.gone && to.r.state != SPOOL_RCPT_PENDING) {
             to.gone = to.given = true;
-            set_rcpt(d, msg, &msg->rcpts[i], to);
+            desk_set_rcpt(d, msg, &msg->rcpts[i], to);
         }
     }
     msg->give_due = due.us;
-    fields = copy_fields(msg);
+    fields = desk_copy_fields(msg);
     fields.m.rcpt_to_report = 0;
-    set_fields(d, msg, fields);
+    desk_set_fields(d, msg, fields);
     return 0;
 }
 
@@ -1785,7 +1787,7 @@ static void leave_for(struct desk_fields *fields, unsigned p, struct wall due)
 static void move_share(struct desk *d, struct desk_message *from, const struct spool_share *share,
                        struct wall due)
 {
-    struct desk_message *msg = add_message(d, share->id.n);
+    struct desk_message *msg = desk_add_message(d, share->id.n);
     struct desk_fields fields = from->f;
 
     fields.claimed = fields.waits = false;
@@ -1805,17 +1807,17 @@ static void move_share(struct desk *d, struct desk_message *from, const struct s
         struct desk_rcpt *r = desk_rcpt(from, share->rcpts[i]), to = *r;
 
         msg->rcpts[i].r = r->r;
-        pack_rcpt(&msg->rcpts[i]);
+        desk_pack_rcpt(&msg->rcpts[i]);
         to.gone = true;
-        set_rcpt(d, from, r, to);
+        desk_set_rcpt(d, from, r, to);
     }
-    set_new(d, msg, fields, NULL);
+    desk_set_new(d, msg, fields, NULL);
 }
 
 /* The message has no recipients that are pending any more: it is the report part of its parts. */
 static void divide(struct desk *d, struct desk_message *msg, size_t count, struct wall due)
 {
-    struct desk_fields fields = copy_fields(msg);
+    struct desk_fields fields = desk_copy_fields(msg);
 
     fields.p = parts_home((struct msg_id){msg->id});
     fields.parts_left = (uint32_t)count;
@@ -1826,7 +1828,7 @@ static void divide(struct desk *d, struct desk_message *msg, size_t count, struc
     fields.m.parked = SLICE("");
     fields.m.due = due;
     fields.m.rcpt_pending = 0;
-    set_fields(d, msg, fields);
+    desk_set_fields(d, msg, fields);
 }
 
 /* Are these pending recipients of the message? */
@@ -1846,19 +1848,19 @@ int desk_move(struct desk *d, struct msg_id id, const struct spool_relocation *m
 {
     struct desk_message *msg;
     const struct spool_share *same = NULL; /* those that keep the id */
-    int err = need_right_own(d, id, &msg);
+    int err = desk_need_right_own(d, id, &msg);
 
     for (size_t i = 0; err == 0 && i < m->count; i++) {
         same = m->shares[i].id.n == id.n ? &m->shares[i] : same;
         if (msg->f.m.gathers || !has_all(msg, &m->shares[i])) {
-            err = fail_by_id(d, id, -EINVAL, "what is to move is not pending");
+            err = desk_fail_by_id(d, id, -EINVAL, "what is to move is not pending");
         }
     }
     if (err != 0) {
         return err;
     }
     CHECK(same != NULL || !spool_is_part(&msg->f.m));
-    forget_parts_of(d, msg);
+    desk_forget_parts_of(d, msg);
     for (size_t i = 0; i < m->count; i++) {
         if (&m->shares[i] != same) {
             move_share(d, msg, &m->shares[i], m->due);
@@ -1867,14 +1869,14 @@ int desk_move(struct desk *d, struct msg_id id, const struct spool_relocation *m
     if (same == NULL) {
         divide(d, msg, m->count, m->report_due);
     } else {
-        struct desk_fields fields = copy_fields(msg);
+        struct desk_fields fields = desk_copy_fields(msg);
 
         fields.parts_made += (uint32_t)m->count - 1;
         fields.m.rcpt_pending = same->count;
         if (same->partition != fields.p) {
             leave_for(&fields, same->partition, m->due);
         }
-        set_fields(d, msg, fields);
+        desk_set_fields(d, msg, fields);
     }
     return 0;
 }
@@ -1889,14 +1891,14 @@ int desk_partition(const struct desk *d, struct msg_id id)
 int desk_parts_want(struct desk *d, struct msg_id whole)
 {
     struct desk_message *msg;
-    int err = need(d, whole, &msg);
+    int err = desk_need(d, whole, &msg);
 
     if (err != 0 || !msg->f.m.gathers || (msg->parts_are_here && msg->parts_look >= d->look)) {
         return err;
     }
     msg->wants_parts = true;
-    miss(d, msg);
-    return fail_by_id(d, whole, -EAGAIN, "its parts are not at hand yet");
+    desk_miss(d, msg);
+    return desk_fail_by_id(d, whole, -EAGAIN, "its parts are not at hand yet");
 }
 
 uint64_t desk_parts_list(struct desk *d, uint64_t whole)
@@ -1924,7 +1926,7 @@ void desk_parts_are_here(struct desk *d, uint64_t whole, uint64_t look)
     struct desk_message *msg = desk_any(d, whole);
 
     if (msg != NULL && !msg->is_loading) {
-        unmiss(d, msg);
+        desk_unmiss(d, msg);
         msg->parts_are_here = true;
         msg->parts_look = look;
     }
@@ -1950,7 +1952,7 @@ int desk_parts_of(struct desk *d, struct msg_id whole, struct msg_id after, size
         }
     }
     if (count > 0) {
-        qsort(found, count, sizeof(struct desk_message *), id_order);
+        qsort(found, count, sizeof(struct desk_message *), desk_id_order);
     }
     *ret_count = count < max ? count : max;
     msg = desk_find(d, whole);
@@ -2006,7 +2008,7 @@ void desk_told(struct desk *d, uint16_t p, uint64_t id, int64_t due)
         return;
     }
     msg->told_due = due < msg->told_due ? due : msg->told_due;
-    may_leave(d, msg); /* what is on the desk is not what it is any more */
+    desk_may_leave(d, msg); /* what is on the desk is not what it is any more */
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -2032,7 +2034,7 @@ size_t desk_clear(struct desk *d, struct msg_id **ret_ids)
     {
         key->count = 0;
         key->by_p_count = 0;
-        drop_key_if_empty(d, key);
+        desk_drop_key_if_empty(d, key);
     }
     d->totals = (struct spool_totals){.incoming = 0};
     for (int p = 0; p < PARTITIONS; p++) {
@@ -2047,7 +2049,7 @@ void desk_note_gone(struct desk *d, const struct msg_id *ids, size_t count)
 {
     for (size_t i = count > DESK_LOOKED_MAX ? count - DESK_LOOKED_MAX : 0; i < count; i++) {
         if (desk_any(d, ids[i].n) == NULL) {
-            set_looked(d, add_message(d, ids[i].n), true);
+            desk_set_looked(d, desk_add_message(d, ids[i].n), true);
         }
     }
 }
