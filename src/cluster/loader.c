@@ -108,7 +108,7 @@ struct loader {
     bool key_ended; /* all of it was looked at, and none was not on the desk */
 };
 
-static struct question *question_new(enum ask ask)
+static struct question *loader_question_new(enum ask ask)
 {
     struct question *q = mem_new(sizeof *q);
 
@@ -117,7 +117,7 @@ static struct question *question_new(enum ask ask)
     return q;
 }
 
-static void question_free(struct question *q)
+static void loader_question_free(struct question *q)
 {
     if (q->fd >= 0) {
         (void)close(q->fd);
@@ -127,15 +127,15 @@ static void question_free(struct question *q)
     mem_free(q->key);
     mem_free(q->bytes);
     if (q->parts != NULL) {
-        question_free(q->parts);
+        loader_question_free(q->parts);
     }
     if (q->before != NULL) {
-        question_free(q->before);
+        loader_question_free(q->before);
     }
     mem_free(q);
 }
 
-static void add_head(struct question *q, struct head head)
+static void loader_add_head(struct question *q, struct head head)
 {
     if (q->head_count == q->head_size) {
         q->head_size = q->head_size == 0 ? 64 : 2 * q->head_size;
@@ -144,7 +144,7 @@ static void add_head(struct question *q, struct head head)
     q->heads[q->head_count++] = head;
 }
 
-static struct link_param number(char room[24], int64_t n)
+static struct link_param loader_number(char room[24], int64_t n)
 {
     int len = snprintf(room, 24, "%" PRId64, n); /* fits */
 
@@ -154,11 +154,11 @@ static struct link_param number(char room[24], int64_t n)
 /* ---- columns of parameters ------------------------------------------------------------------- */
 
 /* Add a statement whose first parameters are columns, and whose last one may be a number. */
-static void add_columns(struct committer_batch *b, struct columns *c, int64_t more)
+static void loader_add_columns(struct committer_batch *b, struct columns *c, int64_t more)
 {
     char room[24];
 
-    columns_flush_with(c, b, number(room, more));
+    columns_flush_with(c, b, loader_number(room, more));
     columns_fini(c);
 }
 
@@ -191,10 +191,10 @@ void loader_count(struct loader *l, const struct partition_set *partitions)
                 columns_row_open(&c);
             }
         }
-        add_columns(b, &c, 0);
+        loader_add_columns(b, &c, 0);
     }
     l->counting++;
-    reader_ask(l->reader, b, question_new(ASK_COUNT));
+    reader_ask(l->reader, b, loader_question_new(ASK_COUNT));
 }
 
 bool loader_is_counting(const struct loader *l)
@@ -264,7 +264,8 @@ static const char *load_sql(unsigned where, unsigned n)
     return n < 3 ? sql[n] : NULL;
 }
 
-static void load_answer(struct loader *l, const struct question *q, unsigned n, const PGresult *r)
+static void loader_load_answer(struct loader *l, const struct question *q, unsigned n,
+                               const PGresult *r)
 {
     static void (*const take[])(struct desk * d, const PGresult *r) = {
         answers_fresh, answers_waiting, answers_rcpts};
@@ -296,7 +297,7 @@ static void load(struct loader *l, struct question *q)
             columns_row_open(&c);
         }
         if (sql != answers_rcpts_sql) {
-            add_columns(b, &c, content);
+            loader_add_columns(b, &c, content);
         } else {
             columns_flush(&c, b);
             columns_fini(&c);
@@ -306,7 +307,7 @@ static void load(struct loader *l, struct question *q)
 }
 
 /* Those of `heads` that are not on the desk yet. Takes `q`. */
-static bool load_new(struct loader *l, struct question *q, enum desk_reason why)
+static bool loader_load_new(struct loader *l, struct question *q, enum desk_reason why)
 {
     size_t kept = 0;
 
@@ -317,7 +318,7 @@ static bool load_new(struct loader *l, struct question *q, enum desk_reason why)
     }
     q->head_count = kept;
     if (kept == 0) {
-        question_free(q);
+        loader_question_free(q);
         return false;
     }
     load(l, q);
@@ -325,7 +326,7 @@ static bool load_new(struct loader *l, struct question *q, enum desk_reason why)
 }
 
 /* The messages of `q`, in two columns of a statement. */
-static void ask_by_key(struct loader *l, struct question *q, const char *sql)
+static void loader_ask_by_key(struct loader *l, struct question *q, const char *sql)
 {
     struct committer_batch *b = committer_batch_new();
     struct columns c;
@@ -344,21 +345,21 @@ static void ask_by_key(struct loader *l, struct question *q, const char *sql)
 /* Those that were not where they were taken to be leave `q`, and are looked for everywhere. */
 static void load_rest(struct loader *l, struct question *q)
 {
-    struct question *rest = question_new(ASK_LOAD);
+    struct question *rest = loader_question_new(ASK_LOAD);
     size_t kept = 0;
 
     for (size_t i = 0; i < q->head_count; i++) {
         const struct desk_message *msg = desk_any(l->desk, q->heads[i].id);
 
         if (msg != NULL && msg->is_loading && msg->row == ROW_NONE) {
-            add_head(rest, q->heads[i]);
+            loader_add_head(rest, q->heads[i]);
         } else {
             q->heads[kept++] = q->heads[i];
         }
     }
     q->head_count = kept;
     if (rest->head_count == 0) {
-        question_free(rest);
+        loader_question_free(rest);
         return;
     }
     rest->by_list = q->by_list;
@@ -378,9 +379,10 @@ static bool may_have_moved(const struct loader *l, const struct question *q,
 }
 
 /* Takes the question. */
-static void loaded(struct loader *l, struct question *q)
+static void loader_loaded(struct loader *l, struct question *q)
 {
-    struct question *others = question_new(ASK_OTHERS), *moved = question_new(ASK_LOCATE);
+    struct question *others = loader_question_new(ASK_OTHERS),
+                    *moved = loader_question_new(ASK_LOCATE);
 
     if (q->where != ROW_NONE) {
         load_rest(l, q);
@@ -392,9 +394,9 @@ static void loaded(struct loader *l, struct question *q)
             continue;
         }
         if (may_have_moved(l, q, msg)) {
-            add_head(moved, (struct head){.id = msg->id});
+            loader_add_head(moved, (struct head){.id = msg->id});
         } else if (q->ask == ASK_LOAD && desk_needs_others(msg)) {
-            add_head(others, (struct head){.p = msg->f.p, .id = msg->id});
+            loader_add_head(others, (struct head){.p = msg->f.p, .id = msg->id});
         } else {
             desk_loaded(l->desk, msg);
             if (q->only_due) {
@@ -409,14 +411,14 @@ static void loaded(struct loader *l, struct question *q)
     if (moved->head_count > 0) {
         locate(l, moved);
     } else {
-        question_free(moved);
+        loader_question_free(moved);
     }
     if (others->head_count > 0) {
         others->life = l->lives;
         others->only_due = q->only_due;
-        ask_by_key(l, others, answers_others_sql);
+        loader_ask_by_key(l, others, answers_others_sql);
     } else {
-        question_free(others);
+        loader_question_free(others);
     }
     if (q->parts != NULL) {
         struct question *list = q->parts;
@@ -425,11 +427,11 @@ static void loaded(struct loader *l, struct question *q)
         ask_parts(l, list->id, list);
     }
     l->has_come = true;
-    question_free(q);
+    loader_question_free(q);
 }
 
 /* What was read in a former life is read again, where it is still wanted. */
-static void load_again(struct loader *l, struct question *q)
+static void loader_load_again(struct loader *l, struct question *q)
 {
     size_t kept = 0;
 
@@ -445,7 +447,7 @@ static void load_again(struct loader *l, struct question *q)
     if (kept > 0) {
         load(l, q);
     } else {
-        loaded(l, q);
+        loader_loaded(l, q);
     }
 }
 
@@ -459,15 +461,16 @@ static void ask_told(struct loader *l)
     if (d->told_count == 0 || l->is_telling) {
         return;
     }
-    q = question_new(ASK_TOLD);
+    q = loader_question_new(ASK_TOLD);
     for (size_t i = 0; i < d->told_count; i++) {
-        add_head(q, (struct head){.p = d->told[i].p, .id = d->told[i].id});
+        loader_add_head(q, (struct head){.p = d->told[i].p, .id = d->told[i].id});
     }
     d->told_count = 0;
     l->is_telling = true;
-    ask_by_key(l, q,
-               "SELECT x.p, x.id, x.due FROM unnest($1::smallint[], $2::bigint[]) AS u (p, id) "
-               "JOIN part x ON x.p = u.p AND x.id = u.id");
+    loader_ask_by_key(
+        l, q,
+        "SELECT x.p, x.id, x.due FROM unnest($1::smallint[], $2::bigint[]) AS u (p, id) "
+        "JOIN part x ON x.p = u.p AND x.id = u.id");
 }
 
 static void told_answer(struct loader *l, const PGresult *r)
@@ -510,7 +513,7 @@ static void locate(struct loader *l, struct question *q)
     reader_ask(l->reader, b, q);
 }
 
-static void locate_answer(struct question *q, const PGresult *r)
+static void loader_locate_answer(struct question *q, const PGresult *r)
 {
     for (int row = 0; row < PQntuples(r); row++) {
         int64_t p, id;
@@ -528,9 +531,9 @@ static void locate_answer(struct question *q, const PGresult *r)
     }
 }
 
-static void located(struct loader *l, struct question *q)
+static void loader_located(struct loader *l, struct question *q)
 {
-    struct question *found = question_new(ASK_LOAD);
+    struct question *found = loader_question_new(ASK_LOAD);
 
     found->looks = q->looks;
     for (size_t i = 0; i < q->head_count; i++) {
@@ -540,7 +543,7 @@ static void located(struct loader *l, struct question *q)
             continue;
         }
         if (q->heads[i].due == 1) {
-            add_head(found, q->heads[i]);
+            loader_add_head(found, q->heads[i]);
         } else {
             desk_loaded(l->desk, msg); /* there is none */
             l->has_come = true;
@@ -549,7 +552,7 @@ static void located(struct loader *l, struct question *q)
     if (found->head_count > 0) {
         load(l, found);
     } else {
-        question_free(found);
+        loader_question_free(found);
     }
 }
 
@@ -562,7 +565,7 @@ static void ask_content(struct loader *l, struct desk_message *msg)
         "SELECT bytes FROM fresh_1 WHERE p = $1::smallint AND id = $2::bigint",
         "SELECT bytes FROM fresh_2 WHERE p = $1::smallint AND id = $2::bigint",
     };
-    struct question *q = question_new(ASK_CONTENT);
+    struct question *q = loader_question_new(ASK_CONTENT);
     struct committer_batch *b = committer_batch_new();
     int64_t stored; /* under this id */
     char room[2][24];
@@ -570,17 +573,20 @@ static void ask_content(struct loader *l, struct desk_message *msg)
     q->id = msg->id;
     stored = (int64_t)spool_whole(&msg->f.m).n;
     if (msg->row >= ROW_FRESH) {
-        committer_batch_add(
-            b, fresh[msg->row - ROW_FRESH],
-            (struct link_param[]){number(room[0], msg->f.p), number(room[1], (int64_t)msg->id)}, 2);
+        committer_batch_add(b, fresh[msg->row - ROW_FRESH],
+                            (struct link_param[]){loader_number(room[0], msg->f.p),
+                                                  loader_number(room[1], (int64_t)msg->id)},
+                            2);
     } else if (msg->f.m.size <= DESK_CONTENT_MAX) {
         committer_batch_add(b, "SELECT bytes FROM message WHERE id = $1::bigint",
-                            (struct link_param[]){number(room[0], stored)}, 1);
+                            (struct link_param[]){loader_number(room[0], stored)}, 1);
     } else {
         for (uint64_t n = 0; n * DESK_CHUNK < msg->f.m.size; n++) {
-            committer_batch_add(
-                b, "SELECT bytes FROM content WHERE id = $1::bigint AND n = $2::int",
-                (struct link_param[]){number(room[0], stored), number(room[1], (int64_t)n)}, 2);
+            committer_batch_add(b,
+                                "SELECT bytes FROM content WHERE id = $1::bigint AND n = $2::int",
+                                (struct link_param[]){loader_number(room[0], stored),
+                                                      loader_number(room[1], (int64_t)n)},
+                                2);
         }
     }
     reader_ask(l->reader, b, q);
@@ -600,7 +606,8 @@ static bool write_all(int fd, const char *bytes, size_t len)
     return true;
 }
 
-static void content_answer(struct loader *l, struct question *q, unsigned n, const PGresult *r)
+static void loader_content_answer(struct loader *l, struct question *q, unsigned n,
+                                  const PGresult *r)
 {
     struct desk_message *msg = desk_any(l->desk, q->id);
     size_t len = PQntuples(r) == 1 && PQnfields(r) == 1 ? (size_t)PQgetlength(r, 0, 0) : 0;
@@ -626,7 +633,7 @@ static void content_answer(struct loader *l, struct question *q, unsigned n, con
     }
 }
 
-static void content_ended(struct loader *l, struct question *q)
+static void loader_content_ended(struct loader *l, struct question *q)
 {
     struct desk_message *msg = desk_any(l->desk, q->id);
     bool is_right;
@@ -665,7 +672,7 @@ static void content_ended(struct loader *l, struct question *q)
 static void ask_parts(struct loader *l, uint64_t whole, struct question *before)
 {
     struct committer_batch *b = committer_batch_new();
-    struct question *q = question_new(ASK_PARTS);
+    struct question *q = loader_question_new(ASK_PARTS);
     char room[24];
 
     q->id = whole;
@@ -674,13 +681,13 @@ static void ask_parts(struct loader *l, uint64_t whole, struct question *before)
     q->look = before != NULL ? before->look : l->desk->looks;
     q->looks = before != NULL ? before->looks : 0;
     if (before != NULL && before->before != NULL) {
-        question_free(before->before);
+        loader_question_free(before->before);
         before->before = NULL;
     }
     committer_batch_add(b,
                         "SELECT p, id FROM part WHERE message = $1::bigint AND message <> id "
                         "ORDER BY p, id",
-                        (struct link_param[]){number(room, (int64_t)whole)}, 1);
+                        (struct link_param[]){loader_number(room, (int64_t)whole)}, 1);
     reader_ask(l->reader, b, q);
 }
 
@@ -712,15 +719,15 @@ static bool is_read(const struct loader *l, const struct question *q, bool *ret_
 /* What of the list is not on the desk, or another node's, is read. False: nothing is. Takes `q`. */
 static bool load_parts(struct loader *l, struct question *q)
 {
-    struct question *parts = question_new(ASK_LOAD);
+    struct question *parts = loader_question_new(ASK_LOAD);
 
     for (size_t i = 0; i < q->head_count; i++) {
         if (desk_expect(l->desk, q->heads[i].id, DESK_LOOKED) != NULL) {
-            add_head(parts, q->heads[i]);
+            loader_add_head(parts, q->heads[i]);
         }
     }
     if (parts->head_count == 0) {
-        question_free(parts);
+        loader_question_free(parts);
         return false;
     }
     parts->parts = q;
@@ -729,14 +736,14 @@ static bool load_parts(struct loader *l, struct question *q)
 }
 
 /* Takes the question. */
-static void parts_ended(struct loader *l, struct question *q)
+static void loader_parts_ended(struct loader *l, struct question *q)
 {
     enum desk_listed worth = desk_parts_listed(l->desk, q->id, q->list);
     bool is_loading, is_here = is_read(l, q, &is_loading) && is_same_list(q, q->before);
 
     q->looks += !is_loading; /* what is read ends */
     if (worth == LIST_UNWANTED) {
-        question_free(q);
+        loader_question_free(q);
         return;
     }
     if (q->looks < LISTS_MAX && (is_loading || worth == LIST_OLD)) {
@@ -748,7 +755,7 @@ static void parts_ended(struct loader *l, struct question *q)
     }
     desk_parts_are_here(l->desk, q->id, q->look);
     l->has_come = true;
-    question_free(q);
+    loader_question_free(q);
 }
 
 void loader_ask(struct loader *l)
@@ -759,8 +766,8 @@ void loader_ask(struct loader *l)
     if (l->desk->missed_count == 0) {
         return;
     }
-    unknown = question_new(ASK_LOCATE);
-    known = question_new(ASK_LOAD);
+    unknown = loader_question_new(ASK_LOCATE);
+    known = loader_question_new(ASK_LOAD);
     known->by_list = true;
     for (size_t i = 0; i < l->desk->missed_count; i++) {
         struct desk_message *msg = l->desk->missed[i];
@@ -777,30 +784,30 @@ void loader_ask(struct loader *l)
         msg->is_missed = false;
         place = l->lists != NULL ? cluster_search_place(l->lists, msg->id) : NULL;
         if (place != NULL) {
-            add_head(known, (struct head){.p = place->p, .id = msg->id});
+            loader_add_head(known, (struct head){.p = place->p, .id = msg->id});
         } else {
-            add_head(unknown, (struct head){.id = msg->id});
+            loader_add_head(unknown, (struct head){.id = msg->id});
         }
         if (known->head_count == LOCATE_MAX) {
             load(l, known);
-            known = question_new(ASK_LOAD);
+            known = loader_question_new(ASK_LOAD);
             known->by_list = true;
         }
         if (unknown->head_count == LOCATE_MAX) {
             locate(l, unknown);
-            unknown = question_new(ASK_LOCATE);
+            unknown = loader_question_new(ASK_LOCATE);
         }
     }
     l->desk->missed_count = 0;
     if (known->head_count > 0) {
         load(l, known);
     } else {
-        question_free(known);
+        loader_question_free(known);
     }
     if (unknown->head_count > 0) {
         locate(l, unknown);
     } else {
-        question_free(unknown);
+        loader_question_free(unknown);
     }
 }
 
@@ -820,7 +827,7 @@ void loader_set_lists(struct loader *l, const struct cluster_search *lists)
 
 static void ask_heads(struct loader *l)
 {
-    struct question *q = question_new(ASK_HEADS);
+    struct question *q = loader_question_new(ASK_HEADS);
     struct committer_batch *b = committer_batch_new();
     int64_t next = finder_next(l->finder);
     struct columns c;
@@ -842,15 +849,15 @@ static void ask_heads(struct loader *l)
     if (q->place_count == 0) {
         columns_fini(&c);
         committer_batch_free(b);
-        question_free(q);
+        loader_question_free(q);
         return;
     }
     l->is_heading = true;
-    add_columns(b, &c, q->limit);
+    loader_add_columns(b, &c, q->limit);
     reader_ask(l->reader, b, q);
 }
 
-static void heads_answer(struct question *q, const PGresult *r)
+static void loader_heads_answer(struct question *q, const PGresult *r)
 {
     q->head_count = 0;
     for (int row = 0; row < PQntuples(r); row++) {
@@ -858,10 +865,10 @@ static void heads_answer(struct question *q, const PGresult *r)
 
         if (answer_number(r, row, 0, &i) && answer_number(r, row, 1, &due) &&
             answer_number(r, row, 2, &id) && i >= 1 && (size_t)i <= q->place_count && id > 0) {
-            add_head(q, (struct head){.place = (uint32_t)i - 1,
-                                      .p = q->places[i - 1]->p,
-                                      .due = due,
-                                      .id = (uint64_t)id});
+            loader_add_head(q, (struct head){.place = (uint32_t)i - 1,
+                                             .p = q->places[i - 1]->p,
+                                             .due = due,
+                                             .id = (uint64_t)id});
         }
     }
 }
@@ -881,9 +888,9 @@ static size_t room_of(const struct loader *l)
 
 /* The earliest go to the desk, as far as there is room and they are due; the places say what comes
  * next. */
-static void heads_ended(struct loader *l, struct question *q)
+static void loader_heads_ended(struct loader *l, struct question *q)
 {
-    struct question *take = question_new(ASK_LOAD);
+    struct question *take = loader_question_new(ASK_LOAD);
     size_t room = room_of(l);
     uint32_t *counts = mem_array(q->place_count, sizeof *counts);
     int64_t *next = mem_array(q->place_count, sizeof *next);
@@ -909,7 +916,7 @@ static void heads_ended(struct loader *l, struct question *q)
             continue;
         }
         if (!desk_has(l->desk, h->id)) {
-            add_head(take, *h);
+            loader_add_head(take, *h);
             l->missed += desk_any(l->desk, h->id) == NULL && h->due < l->now - LOADER_MISSED_US &&
                          finder_was_past(l->finder, q->places[h->place], h->due, h->id);
         }
@@ -925,7 +932,7 @@ static void heads_ended(struct loader *l, struct question *q)
     mem_free(next);
     mem_free(counts);
     take->where = ROW_WAITING;
-    (void)load_new(l, take, DESK_READY);
+    (void)loader_load_new(l, take, DESK_READY);
     l->has_come = true; /* the next due time is known now */
 }
 
@@ -943,22 +950,23 @@ static void ask_page(struct loader *l, struct question *q, unsigned table, uint1
     char room[3][24];
 
     committer_batch_add(b, sql[table],
-                        (struct link_param[]){number(room[0], p), number(room[1], (int64_t)id),
-                                              number(room[2], q->limit)},
+                        (struct link_param[]){loader_number(room[0], p),
+                                              loader_number(room[1], (int64_t)id),
+                                              loader_number(room[2], q->limit)},
                         3);
     reader_ask(l->reader, b, q);
 }
 
 static void ask_walk(struct loader *l)
 {
-    struct question *q = question_new(ASK_WALK);
+    struct question *q = loader_question_new(ASK_WALK);
 
     q->limit = (uint32_t)room_of(l);
     l->is_heading = true;
     ask_page(l, q, l->finder->walk_table, l->finder->walk_p, l->finder->walk_id);
 }
 
-static void ids_answer(struct question *q, const PGresult *r)
+static void loader_ids_answer(struct question *q, const PGresult *r)
 {
     q->head_count = 0;
     for (int row = 0; row < PQntuples(r); row++) {
@@ -966,7 +974,7 @@ static void ids_answer(struct question *q, const PGresult *r)
 
         if (answer_number(r, row, 0, &p) && answer_number(r, row, 1, &id) && p >= 0 &&
             p < PARTITIONS && id > 0) {
-            add_head(q, (struct head){.p = (uint16_t)p, .id = (uint64_t)id});
+            loader_add_head(q, (struct head){.p = (uint16_t)p, .id = (uint64_t)id});
         }
     }
 }
@@ -984,7 +992,7 @@ static void only_mine(const struct loader *l, struct question *q)
 }
 
 /* Takes the question. */
-static void walk_ended(struct loader *l, struct question *q)
+static void loader_walk_ended(struct loader *l, struct question *q)
 {
     struct finder *f = l->finder;
 
@@ -1009,7 +1017,7 @@ static void walk_ended(struct loader *l, struct question *q)
         l->missed += desk_any(l->desk, q->heads[i].id) == NULL &&
                      (int64_t)q->heads[i].id < l->now - LOADER_MISSED_US;
     }
-    (void)load_new(l, q, DESK_READY);
+    (void)loader_load_new(l, q, DESK_READY);
     l->has_come = true;
 }
 
@@ -1033,7 +1041,7 @@ bool loader_bring_passing(struct loader *l, unsigned table)
             return false; /* the next time begins anew */
         }
     }
-    q = question_new(ASK_PASSING);
+    q = loader_question_new(ASK_PASSING);
     q->limit = LOADER_HIGH;
     q->to_move = true;
     l->passing_is_asked = true;
@@ -1047,7 +1055,7 @@ bool loader_is_bringing_passing(const struct loader *l)
 }
 
 /* Takes the question. */
-static void passing_ended(struct loader *l, struct question *q)
+static void loader_passing_ended(struct loader *l, struct question *q)
 {
     l->passing_ended = q->head_count < q->limit;
     if (q->head_count > 0) {
@@ -1056,12 +1064,12 @@ static void passing_ended(struct loader *l, struct question *q)
     }
     only_mine(l, q);
     q->where = ROW_FRESH + l->passing_table;
-    l->passing_is_asked = load_new(l, q, DESK_LOOKED);
+    l->passing_is_asked = loader_load_new(l, q, DESK_LOOKED);
     l->has_come = true;
 }
 
 /* Read ahead. */
-static void go_on(struct loader *l)
+static void loader_go_on(struct loader *l)
 {
     struct question *q, *waiting, *later;
     struct head early = {.due = 0};
@@ -1072,24 +1080,24 @@ static void go_on(struct loader *l)
         return;
     }
     room = room_of(l);
-    q = question_new(ASK_LOAD);
-    waiting = question_new(ASK_LOAD);
-    later = question_new(ASK_LOAD);
+    q = loader_question_new(ASK_LOAD);
+    waiting = loader_question_new(ASK_LOAD);
+    later = loader_question_new(ASK_LOAD);
     q->only_due = waiting->only_due = true;    /* when what has arrived is due is not known */
     q->where = ROW_FRESH + l->desk->fresh_now; /* most often */
     while (q->head_count + waiting->head_count < room &&
            finder_take_early(l->finder, l->now, &early.p, &early.id, &passes)) {
         const struct desk_message *msg = desk_any(l->desk, early.id);
 
-        add_head(msg != NULL && msg->is_loading ? later : passes ? q : waiting, early);
+        loader_add_head(msg != NULL && msg->is_loading ? later : passes ? q : waiting, early);
     }
     for (size_t i = 0; i < later->head_count; i++) {
         /* It is being looked at, perhaps where it was before. */
         finder_put_early(l->finder, later->heads[i].p, l->now, later->heads[i].id);
     }
-    question_free(later);
-    has_some = load_new(l, q, DESK_READY);
-    has_some |= load_new(l, waiting, DESK_READY);
+    loader_question_free(later);
+    has_some = loader_load_new(l, q, DESK_READY);
+    has_some |= loader_load_new(l, waiting, DESK_READY);
     if (has_some && room_of(l) < LOADER_HIGH - LOADER_LOW) {
         return;
     }
@@ -1106,19 +1114,19 @@ void loader_want(struct loader *l, int64_t now)
 {
     l->now = now;
     l->is_wanted = true;
-    go_on(l);
+    loader_go_on(l);
 }
 
 void loader_bring(struct loader *l, const struct spool_routed *mail, size_t count)
 {
-    struct question *q = question_new(ASK_LOAD);
+    struct question *q = loader_question_new(ASK_LOAD);
 
     for (size_t i = 0; i < count; i++) {
         if (desk_any(l->desk, mail[i].id.n) == NULL) {
-            add_head(q, (struct head){.p = (uint16_t)mail[i].partition, .id = mail[i].id.n});
+            loader_add_head(q, (struct head){.p = (uint16_t)mail[i].partition, .id = mail[i].id.n});
         }
     }
-    (void)load_new(l, q, DESK_LOOKED);
+    (void)loader_load_new(l, q, DESK_LOOKED);
 }
 
 /* ---- what others tell ------------------------------------------------------------------------ */
@@ -1154,10 +1162,10 @@ void loader_look_for_arrivals(struct loader *l, int no, int64_t incarnation, int
     if (gone != NULL) {
         desk_arrivals_deleted(l->desk);
         l->deleting++;
-        reader_ask(l->reader, gone, question_new(ASK_NOTHING));
+        reader_ask(l->reader, gone, loader_question_new(ASK_NOTHING));
     }
     if (b != NULL) {
-        q = question_new(ASK_ARRIVALS);
+        q = loader_question_new(ASK_ARRIVALS);
         q->id = (uint64_t)no;
         q->life = (uint64_t)incarnation;
         reader_ask(l->reader, b, q);
@@ -1181,7 +1189,7 @@ void loader_let_go(struct loader *l)
 static void ask_key(struct loader *l)
 {
     struct committer_batch *b = committer_batch_new();
-    struct question *q = question_new(ASK_KEY);
+    struct question *q = loader_question_new(ASK_KEY);
     struct columns c;
 
     q->key = mem_copy(l->key, l->key_len);
@@ -1193,7 +1201,7 @@ static void ask_key(struct loader *l)
                  "t");
     columns_bytes(&c, slice_of(l->key, l->key_len));
     columns_row_open(&c);
-    add_columns(b, &c, (int64_t)l->key_after);
+    loader_add_columns(b, &c, (int64_t)l->key_after);
     reader_ask(l->reader, b, q);
 }
 
@@ -1220,7 +1228,7 @@ bool loader_want_key(struct loader *l, struct slice key)
 }
 
 /* Takes the question. */
-static void key_ended(struct loader *l, struct question *q)
+static void loader_key_ended(struct loader *l, struct question *q)
 {
     size_t count = q->head_count;
 
@@ -1228,7 +1236,7 @@ static void key_ended(struct loader *l, struct question *q)
     l->key_after = count > 0 ? q->heads[count - 1].id : 0;
     only_mine(l, q);
     q->where = ROW_WAITING;
-    if (load_new(l, q, DESK_READY)) {
+    if (loader_load_new(l, q, DESK_READY)) {
         l->key_found = true;
         return; /* told when they are loaded */
     }
@@ -1258,16 +1266,16 @@ static void answer(void *arg, void *question, unsigned n, const PGresult *r)
         }
         return;
     case ASK_HEADS:
-        heads_answer(q, r);
+        loader_heads_answer(q, r);
         return;
     case ASK_PARTS:
     case ASK_WALK:
     case ASK_PASSING:
     case ASK_KEY:
-        ids_answer(q, r);
+        loader_ids_answer(q, r);
         return;
     case ASK_LOCATE:
-        locate_answer(q, r);
+        loader_locate_answer(q, r);
         return;
     case ASK_ARRIVALS:
         q->rows = (unsigned)PQntuples(r);
@@ -1285,12 +1293,12 @@ static void answer(void *arg, void *question, unsigned n, const PGresult *r)
         if (q->life != l->lives) {
             return;
         }
-        load_answer(l, q, n, r);
+        loader_load_answer(l, q, n, r);
         return;
     case ASK_NOTHING:
         return;
     case ASK_CONTENT:
-        content_answer(l, q, n, r);
+        loader_content_answer(l, q, n, r);
         return;
     }
 }
@@ -1350,7 +1358,7 @@ static void ended(void *arg, void *question, bool answered)
     struct question *q = question;
 
     if (!answered) {
-        question_free(q);
+        loader_question_free(q);
         return;
     }
     switch (q->ask) {
@@ -1365,36 +1373,36 @@ static void ended(void *arg, void *question, bool answered)
         arrivals_ended_here(l, q);
         break;
     case ASK_HEADS:
-        heads_ended(l, q);
+        loader_heads_ended(l, q);
         break;
     case ASK_WALK:
-        walk_ended(l, q);
+        loader_walk_ended(l, q);
         return;
     case ASK_PASSING:
-        passing_ended(l, q);
+        loader_passing_ended(l, q);
         return;
     case ASK_KEY:
-        key_ended(l, q);
+        loader_key_ended(l, q);
         return;
     case ASK_PARTS:
-        parts_ended(l, q);
+        loader_parts_ended(l, q);
         return;
     case ASK_LOCATE:
-        located(l, q);
+        loader_located(l, q);
         break;
     case ASK_LOAD:
     case ASK_OTHERS:
-        (q->life == l->lives ? loaded : load_again)(l, q);
+        (q->life == l->lives ? loader_loaded : loader_load_again)(l, q);
         return;
     case ASK_TOLD:
         l->is_telling = false;
         ask_told(l);
         break;
     case ASK_CONTENT:
-        content_ended(l, q);
+        loader_content_ended(l, q);
         break;
     }
-    question_free(q);
+    loader_question_free(q);
 }
 
 struct loader *loader_new(int epoll_fd, const struct link_target *target, struct desk *desk,
@@ -1437,7 +1445,7 @@ void loader_turn(struct loader *l)
     }
     loader_ask(l);
     ask_told(l);
-    go_on(l);
+    loader_go_on(l);
 }
 
 bool loader_has_come(struct loader *l)
