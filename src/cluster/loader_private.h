@@ -1,0 +1,142 @@
+/*
+ * What the files of loader.h share.
+ *
+ *   loader.c        what is asked at all, and whose answer it is; counts; what others tell
+ *   loader_ahead.c  which mail is to be loaded before it is asked for: what is due, has a key, or
+ *                   has been passing for long
+ *   loader_rows.c   messages whose place or id is known, their content, and their parts
+ *
+ * Each question has a function that takes the answer to one of its statements (.._answer), and one
+ * for when all were answered (.._ended, loader_loaded, loader_located). Statements may be answered
+ * twice (reader.h).
+ */
+#ifndef CLUSTER_LOADER_PRIVATE_H
+#define CLUSTER_LOADER_PRIVATE_H
+
+#include <libpq-fe.h>
+
+#include "columns.h"
+#include "loader.h"
+
+enum ask {
+    ASK_COUNT,
+    ASK_HEADS,
+    ASK_WALK,
+    ASK_PASSING,
+    ASK_KEY,
+    ASK_LOCATE,
+    ASK_LOAD,
+    ASK_OTHERS,
+    ASK_CONTENT,
+    ASK_PARTS,
+    ASK_TOLD,
+    ASK_ARRIVALS,
+    ASK_NOTHING /* it deletes */
+};
+
+struct head {
+    uint32_t place; /* index of question.places */
+    uint16_t p;
+    int64_t due;
+    uint64_t id;
+};
+
+struct question {
+    enum ask ask;
+    struct finder_place **places; /* owned */
+    size_t place_count;
+    uint32_t limit;
+    struct head *heads; /* owned: answers, or messages that are loaded or located */
+    size_t head_count, head_size;
+    char *key; /* owned */
+    size_t key_len;
+    uint64_t id;             /* of ASK_CONTENT and ASK_PARTS, the message */
+    struct question *parts;  /* owned: of what is loaded for ASK_PARTS, that with its list */
+    struct question *before; /* owned: of ASK_PARTS, the same with the list before; or NULL */
+    uint64_t list;           /* of ASK_PARTS: its number */
+    uint64_t look;           /* of ASK_PARTS: of the first list */
+    unsigned looks;          /* how often it was looked for */
+    int fd;                  /* owned: where its chunks go, or -1 */
+    uint64_t filled;
+    uint64_t life;    /* loader.lives when it was asked */
+    unsigned rows;    /* of ASK_ARRIVALS */
+    unsigned where;   /* of ASK_LOAD, enum desk_row: where its messages are taken to be; ROW_NONE:
+                         anywhere */
+    bool by_list;     /* places are as a list has had them: it may have moved since */
+    bool only_due;    /* what is loaded and due later leaves again */
+    bool to_move;     /* what is loaded is to be moved: its content stays where it is */
+    bool is_answered; /* of ASK_COUNT */
+    char *bytes;      /* owned: content that was in a row */
+    size_t bytes_len;
+};
+
+struct loader {
+    struct desk *desk;
+    struct finder *finder;
+    struct arrivals *arrivals;
+    struct handover *handover;
+    struct reader *reader;              /* owned */
+    const struct cluster_search *lists; /* borrowed */
+    uint64_t lives;                     /* raised when partitions leave */
+    unsigned counting;                  /* questions */
+    unsigned deleting;                  /* .. that delete arrivals */
+    bool has_counted;                   /* and not told it */
+    int64_t now;
+    bool is_wanted;  /* mail that is due */
+    uint64_t missed; /* messages that only a sweep has found */
+    bool is_heading; /* heads, or a page of the walk, are asked for */
+    bool is_telling; /* when those that were told of something are due is asked for */
+    bool has_come;
+    int64_t sweep_at; /* us */
+    /* the walk through a fresh table for what is to be moved, so far */
+    unsigned passing_table;
+    uint16_t passing_p;
+    uint64_t passing_id;
+    bool passing_is_asked, passing_ended;
+    char *key; /* owned: that was asked for last */
+    size_t key_len;
+    uint64_t key_after; /* its mail up to this was read */
+    bool key_is_asked, key_found;
+    bool key_ended; /* all of it was looked at, and none was not on the desk */
+};
+
+/* ---- loader.c: questions --------------------------------------------------------------------- */
+
+struct question *loader_question_new(enum ask ask);
+void loader_question_free(struct question *q);
+void loader_add_head(struct question *q, struct head head);
+/* A parameter in text form; lasts as long as `room`. */
+struct link_param loader_number(char room[24], int64_t n);
+/* Add a statement whose first parameters are `c`, which ends, and whose last one is a number. */
+void loader_add_columns(struct committer_batch *b, struct columns *c, int64_t more);
+/* Ask what has the partitions and ids of its heads as its first two parameters. Takes `q`. */
+void loader_ask_by_key(struct loader *l, struct question *q, const char *sql);
+/* Rows of partition and id, the first two columns, become its heads. */
+void loader_ids_answer(struct question *q, const PGresult *r);
+
+/* ---- loader_ahead.c -------------------------------------------------------------------------- */
+
+/* Ask for what is due, if mail is wanted and little is ready. */
+void loader_go_on(struct loader *l);
+void loader_heads_answer(struct question *q, const PGresult *r);
+void loader_heads_ended(struct loader *l, struct question *q);
+/* These take the question. */
+void loader_walk_ended(struct loader *l, struct question *q);
+void loader_passing_ended(struct loader *l, struct question *q);
+void loader_key_ended(struct loader *l, struct question *q);
+
+/* ---- loader_rows.c --------------------------------------------------------------------------- */
+
+/* Load those of its heads that are not on the desk yet. Takes `q`. False: there are none. */
+bool loader_load_new(struct loader *l, struct question *q, enum desk_reason why);
+void loader_load_answer(struct loader *l, const struct question *q, unsigned n, const PGresult *r);
+/* These take the question. The second: it was read in a former life. */
+void loader_loaded(struct loader *l, struct question *q);
+void loader_load_again(struct loader *l, struct question *q);
+void loader_parts_ended(struct loader *l, struct question *q);
+void loader_locate_answer(struct question *q, const PGresult *r);
+void loader_located(struct loader *l, struct question *q);
+void loader_content_answer(struct loader *l, struct question *q, unsigned n, const PGresult *r);
+void loader_content_ended(struct loader *l, struct question *q);
+
+#endif

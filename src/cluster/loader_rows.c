@@ -1,0 +1,541 @@
+#include "loader_private.h"
+
+#include <sys/mman.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "answers.h"
+#include "columns.h"
+#include "mem.h"
+
+#define LOCATE_MAX 256
+/* What has moved is looked for so often: rows that were harmed may never be found. And the parts of
+ * a message that move are listed so often. */
+#define LOOKS_MAX 8
+#define LISTS_MAX 1000
+
+static void locate(struct loader *l, struct question *q);
+static void ask_parts(struct loader *l, uint64_t whole, struct question *before);
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+/* What reads rows, in its order. `where` is enum desk_row; NULL: there is no n-th. */
+static const char *load_sql(unsigned where, unsigned n)
+{
+    static const char *const sql[] = {answers_fresh_sql, answers_waiting_sql, answers_rcpts_sql};
+    static const char *const fresh[DESK_FRESH_TABLES] = {answers_fresh_0_sql, answers_fresh_1_sql,
+                                                         answers_fresh_2_sql};
+
+    if (where >= ROW_FRESH) {
+        return n == 0 ? fresh[where - ROW_FRESH] : NULL;
+    }
+    n += where == ROW_WAITING;
+    return n < 3 ? sql[n] : NULL;
+}
+
+void loader_load_answer(struct loader *l, const struct question *q, unsigned n, const PGresult *r)
+{
+    static void (*const take[])(struct desk * d, const PGresult *r) = {
+        answers_fresh, answers_waiting, answers_rcpts};
+
+    n += q->where == ROW_WAITING;
+    if (n < 3) {
+        take[n](l->desk, r);
+    }
+}
+
+/* The messages of `q`, which are expected on the desk. Takes it. */
+static void load(struct loader *l, struct question *q)
+{
+    struct committer_batch *b = committer_batch_new();
+    const char *sql;
+    int64_t content = !q->to_move && l->desk->content_bytes < DESK_CONTENTS_MAX
+                          ? (int64_t)DESK_CONTENT_MAX
+                          : INT64_C(-1);
+
+    q->ask = ASK_LOAD;
+    q->life = l->lives;
+    for (unsigned i = 0; (sql = load_sql(q->where, i)) != NULL; i++) {
+        struct columns c;
+
+        columns_init(&c, sql, "sl");
+        for (size_t k = 0; k < q->head_count; k++) {
+            columns_number(&c, q->heads[k].p);
+            columns_number(&c, (int64_t)q->heads[k].id);
+            columns_row_open(&c);
+        }
+        if (sql != answers_rcpts_sql) {
+            loader_add_columns(b, &c, content);
+        } else {
+            columns_flush(&c, b);
+            columns_fini(&c);
+        }
+    }
+    reader_ask(l->reader, b, q);
+}
+
+/* Those of `heads` that are not on the desk yet. Takes `q`. */
+bool loader_load_new(struct loader *l, struct question *q, enum desk_reason why)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < q->head_count; i++) {
+        if (desk_expect(l->desk, q->heads[i].id, why) != NULL) {
+            q->heads[kept++] = q->heads[i];
+        }
+    }
+    q->head_count = kept;
+    if (kept == 0) {
+        loader_question_free(q);
+        return false;
+    }
+    load(l, q);
+    return true;
+}
+
+/* Those that were not where they were taken to be leave `q`, and are looked for everywhere. */
+static void load_rest(struct loader *l, struct question *q)
+{
+    struct question *rest = loader_question_new(ASK_LOAD);
+    size_t kept = 0;
+
+    for (size_t i = 0; i < q->head_count; i++) {
+        const struct desk_message *msg = desk_any(l->desk, q->heads[i].id);
+
+        if (msg != NULL && msg->is_loading && msg->row == ROW_NONE) {
+            loader_add_head(rest, q->heads[i]);
+        } else {
+            q->heads[kept++] = q->heads[i];
+        }
+    }
+    q->head_count = kept;
+    if (rest->head_count == 0) {
+        loader_question_free(rest);
+        return;
+    }
+    rest->by_list = q->by_list;
+    rest->only_due = q->only_due;
+    rest->to_move = q->to_move; /* who waits for all of it waits for this */
+    q->to_move = false;
+    load(l, rest);
+}
+
+/* Is it to be looked for by its id alone? It was where it is not any more, or changed while it was
+ * read, and it is asked for. */
+static bool may_have_moved(const struct loader *l, const struct question *q,
+                           struct desk_message *msg)
+{
+    return (q->by_list || msg->is_looked) && !q->to_move && q->looks < LOOKS_MAX &&
+           (msg->row == ROW_NONE || desk_drop_torn(l->desk, msg));
+}
+
+/* Takes the question. */
+void loader_loaded(struct loader *l, struct question *q)
+{
+    struct question *others = loader_question_new(ASK_OTHERS),
+                    *moved = loader_question_new(ASK_LOCATE);
+
+    if (q->where != ROW_NONE) {
+        load_rest(l, q);
+    }
+    for (size_t i = 0; i < q->head_count; i++) {
+        struct desk_message *msg = desk_any(l->desk, q->heads[i].id);
+
+        if (msg == NULL || !msg->is_loading) {
+            continue;
+        }
+        if (may_have_moved(l, q, msg)) {
+            loader_add_head(moved, (struct head){.id = msg->id});
+        } else if (q->ask == ASK_LOAD && desk_needs_others(msg)) {
+            loader_add_head(others, (struct head){.p = msg->f.p, .id = msg->id});
+        } else {
+            desk_loaded(l->desk, msg);
+            if (q->only_due) {
+                desk_leave_until(l->desk, q->heads[i].id, l->now);
+            }
+        }
+    }
+    if (q->to_move) {
+        l->passing_is_asked = false;
+    }
+    moved->looks = q->looks + 1;
+    if (moved->head_count > 0) {
+        locate(l, moved);
+    } else {
+        loader_question_free(moved);
+    }
+    if (others->head_count > 0) {
+        others->life = l->lives;
+        others->only_due = q->only_due;
+        loader_ask_by_key(l, others, answers_others_sql);
+    } else {
+        loader_question_free(others);
+    }
+    if (q->parts != NULL) {
+        struct question *list = q->parts;
+
+        q->parts = NULL;
+        ask_parts(l, list->id, list);
+    }
+    l->has_come = true;
+    loader_question_free(q);
+}
+
+/* What was read in a former life is read again, where it is still wanted. */
+void loader_load_again(struct loader *l, struct question *q)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < q->head_count; i++) {
+        const struct desk_message *msg = desk_any(l->desk, q->heads[i].id);
+
+        if (msg != NULL && msg->is_loading) {
+            q->heads[kept++] = q->heads[i];
+        }
+    }
+    q->head_count = kept;
+    q->where = ROW_NONE;
+    if (kept > 0) {
+        load(l, q);
+    } else {
+        loader_loaded(l, q);
+    }
+}
+
+/* ---- by id alone ----------------------------------------------------------------------------- */
+
+#define LOCATE_FRESH(k)                                                                            \
+    " UNION ALL SELECT f.p, f.id FROM unnest($1::bigint[]) AS u (id), generate_series(0, 255) AS " \
+    "g (p) JOIN LATERAL (SELECT x.p, x.id FROM fresh_" k                                           \
+    " x WHERE x.p = g.p::smallint AND x.id = u.id) f ON true"
+
+#define SQL_LOCATE                                                                                 \
+    "SELECT x.p, x.id FROM unnest($1::bigint[]) AS u (id) JOIN part x ON x.state = "               \
+    "ANY('{1,2,3,4}'::smallint[]) AND x.id = u.id" LOCATE_FRESH("0") LOCATE_FRESH("1")             \
+        LOCATE_FRESH("2")
+
+static void locate(struct loader *l, struct question *q)
+{
+    struct committer_batch *b = committer_batch_new();
+    struct columns c;
+
+    columns_init(&c, SQL_LOCATE, "l");
+    for (size_t i = 0; i < q->head_count; i++) {
+        columns_number(&c, (int64_t)q->heads[i].id);
+        columns_row_open(&c);
+    }
+    columns_flush(&c, b);
+    columns_fini(&c);
+    reader_ask(l->reader, b, q);
+}
+
+void loader_locate_answer(struct question *q, const PGresult *r)
+{
+    for (int row = 0; row < PQntuples(r); row++) {
+        int64_t p, id;
+
+        if (!answer_number(r, row, 0, &p) || !answer_number(r, row, 1, &id) || p < 0 ||
+            p >= PARTITIONS) {
+            continue;
+        }
+        for (size_t i = 0; i < q->head_count; i++) {
+            if (q->heads[i].id == (uint64_t)id) {
+                q->heads[i].p = (uint16_t)p;
+                q->heads[i].due = 1; /* found */
+            }
+        }
+    }
+}
+
+void loader_located(struct loader *l, struct question *q)
+{
+    struct question *found = loader_question_new(ASK_LOAD);
+
+    found->looks = q->looks;
+    for (size_t i = 0; i < q->head_count; i++) {
+        struct desk_message *msg = desk_any(l->desk, q->heads[i].id);
+
+        if (msg == NULL || !msg->is_loading) {
+            continue;
+        }
+        if (q->heads[i].due == 1) {
+            loader_add_head(found, q->heads[i]);
+        } else {
+            desk_loaded(l->desk, msg); /* there is none */
+            l->has_come = true;
+        }
+    }
+    if (found->head_count > 0) {
+        load(l, found);
+    } else {
+        loader_question_free(found);
+    }
+}
+
+/* ---- content --------------------------------------------------------------------------------- */
+
+static void ask_content(struct loader *l, struct desk_message *msg)
+{
+    static const char *const fresh[DESK_FRESH_TABLES] = {
+        "SELECT bytes FROM fresh_0 WHERE p = $1::smallint AND id = $2::bigint",
+        "SELECT bytes FROM fresh_1 WHERE p = $1::smallint AND id = $2::bigint",
+        "SELECT bytes FROM fresh_2 WHERE p = $1::smallint AND id = $2::bigint",
+    };
+    struct question *q = loader_question_new(ASK_CONTENT);
+    struct committer_batch *b = committer_batch_new();
+    int64_t stored; /* under this id */
+    char room[2][24];
+
+    q->id = msg->id;
+    stored = (int64_t)spool_whole(&msg->f.m).n;
+    if (msg->row >= ROW_FRESH) {
+        committer_batch_add(b, fresh[msg->row - ROW_FRESH],
+                            (struct link_param[]){loader_number(room[0], msg->f.p),
+                                                  loader_number(room[1], (int64_t)msg->id)},
+                            2);
+    } else if (msg->f.m.size <= DESK_CONTENT_MAX) {
+        committer_batch_add(b, "SELECT bytes FROM message WHERE id = $1::bigint",
+                            (struct link_param[]){loader_number(room[0], stored)}, 1);
+    } else {
+        for (uint64_t n = 0; n * DESK_CHUNK < msg->f.m.size; n++) {
+            committer_batch_add(b,
+                                "SELECT bytes FROM content WHERE id = $1::bigint AND n = $2::int",
+                                (struct link_param[]){loader_number(room[0], stored),
+                                                      loader_number(room[1], (int64_t)n)},
+                                2);
+        }
+    }
+    reader_ask(l->reader, b, q);
+}
+
+static bool write_all(int fd, const char *bytes, size_t len)
+{
+    while (len > 0) {
+        ssize_t n = write(fd, bytes, len);
+
+        if (n < 0) {
+            return false;
+        }
+        bytes += n;
+        len -= (size_t)n;
+    }
+    return true;
+}
+
+void loader_content_answer(struct loader *l, struct question *q, unsigned n, const PGresult *r)
+{
+    struct desk_message *msg = desk_any(l->desk, q->id);
+    size_t len = PQntuples(r) == 1 && PQnfields(r) == 1 ? (size_t)PQgetlength(r, 0, 0) : 0;
+
+    if (msg == NULL || msg->is_loading) {
+        return;
+    }
+    if (msg->f.m.size <= DESK_CONTENT_MAX) {
+        mem_free(q->bytes);
+        q->bytes = PQntuples(r) == 1 ? mem_copy(PQgetvalue(r, 0, 0), len) : NULL;
+        q->bytes_len = len;
+        return;
+    }
+    if (n == 0) {
+        if (q->fd >= 0) {
+            (void)close(q->fd);
+        }
+        q->fd = memfd_create("content", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        q->filled = 0;
+    }
+    if (q->fd >= 0 && len > 0 && write_all(q->fd, PQgetvalue(r, 0, 0), len)) {
+        q->filled += len;
+    }
+}
+
+void loader_content_ended(struct loader *l, struct question *q)
+{
+    struct desk_message *msg = desk_any(l->desk, q->id);
+    bool is_right;
+
+    l->has_come = true;
+    if (msg == NULL || msg->is_loading) {
+        return;
+    }
+    msg->is_missed = false;
+    if (msg->content != NULL || msg->content_fd >= 0) {
+        return;
+    }
+    is_right = msg->f.m.size <= DESK_CONTENT_MAX ? q->bytes != NULL && q->bytes_len == msg->f.m.size
+                                                 : q->filled == msg->f.m.size;
+    if (!is_right) {
+        desk_fill_wrong(msg, "its content is not as long as it should be");
+    } else if (q->bytes != NULL) {
+        desk_fill_content(l->desk, msg, q->bytes, -1);
+        q->bytes = NULL;
+    } else if (fcntl(q->fd, F_ADD_SEALS,
+                     F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) == 0) {
+        desk_fill_content(l->desk, msg, NULL, q->fd);
+        q->fd = -1;
+    }
+}
+
+/* ---- the parts of a message ------------------------------------------------------------------ */
+
+/*
+ * Parts move, and are divided, between the moment in which they are listed and that in which each
+ * is read. So they are listed again behind that: they are here when the list is the one before,
+ * and nothing of it is being read any more.
+ */
+
+/* `before` has the list before, and is taken; NULL: it is the first. */
+static void ask_parts(struct loader *l, uint64_t whole, struct question *before)
+{
+    struct committer_batch *b = committer_batch_new();
+    struct question *q = loader_question_new(ASK_PARTS);
+    char room[24];
+
+    q->id = whole;
+    q->list = desk_parts_list(l->desk, whole);
+    q->before = before;
+    q->look = before != NULL ? before->look : l->desk->looks;
+    q->looks = before != NULL ? before->looks : 0;
+    if (before != NULL && before->before != NULL) {
+        loader_question_free(before->before);
+        before->before = NULL;
+    }
+    committer_batch_add(b,
+                        "SELECT p, id FROM part WHERE message = $1::bigint AND message <> id "
+                        "ORDER BY p, id",
+                        (struct link_param[]){loader_number(room, (int64_t)whole)}, 1);
+    reader_ask(l->reader, b, q);
+}
+
+static bool is_same_list(const struct question *a, const struct question *b)
+{
+    bool is_same = b != NULL && a->head_count == b->head_count;
+
+    for (size_t i = 0; is_same && i < a->head_count; i++) {
+        is_same = a->heads[i].id == b->heads[i].id && a->heads[i].p == b->heads[i].p;
+    }
+    return is_same;
+}
+
+/* Is all of the list read? *ret_is_loading: not yet, as some of it is being read. */
+static bool is_read(const struct loader *l, const struct question *q, bool *ret_is_loading)
+{
+    bool is_read = true;
+
+    *ret_is_loading = false;
+    for (size_t i = 0; i < q->head_count; i++) {
+        const struct desk_message *msg = desk_any(l->desk, q->heads[i].id);
+
+        *ret_is_loading = *ret_is_loading || (msg != NULL && msg->is_loading);
+        is_read = is_read && msg != NULL && !msg->is_loading && !desk_is_outdated(msg, q->look);
+    }
+    return is_read;
+}
+
+/* What of the list is not on the desk, or another node's, is read. False: nothing is. Takes `q`. */
+static bool load_parts(struct loader *l, struct question *q)
+{
+    struct question *parts = loader_question_new(ASK_LOAD);
+
+    for (size_t i = 0; i < q->head_count; i++) {
+        if (desk_expect(l->desk, q->heads[i].id, DESK_LOOKED) != NULL) {
+            loader_add_head(parts, q->heads[i]);
+        }
+    }
+    if (parts->head_count == 0) {
+        loader_question_free(parts);
+        return false;
+    }
+    parts->parts = q;
+    load(l, parts);
+    return true;
+}
+
+/* Takes the question. */
+void loader_parts_ended(struct loader *l, struct question *q)
+{
+    enum desk_listed worth = desk_parts_listed(l->desk, q->id, q->list);
+    bool is_loading, is_here = is_read(l, q, &is_loading) && is_same_list(q, q->before);
+
+    q->looks += !is_loading; /* what is read ends */
+    if (worth == LIST_UNWANTED) {
+        loader_question_free(q);
+        return;
+    }
+    if (q->looks < LISTS_MAX && (is_loading || worth == LIST_OLD)) {
+        ask_parts(l, q->id, q);
+        return;
+    }
+    if (q->looks < LISTS_MAX && !is_here && load_parts(l, q)) {
+        return;
+    }
+    desk_parts_are_here(l->desk, q->id, q->look);
+    l->has_come = true;
+    loader_question_free(q);
+}
+
+/* ---- what was asked for ---------------------------------------------------------------------- */
+
+void loader_ask(struct loader *l)
+{
+    struct question *unknown, *known;
+    const struct cluster_place *place;
+
+    if (l->desk->missed_count == 0) {
+        return;
+    }
+    unknown = loader_question_new(ASK_LOCATE);
+    known = loader_question_new(ASK_LOAD);
+    known->by_list = true;
+    for (size_t i = 0; i < l->desk->missed_count; i++) {
+        struct desk_message *msg = l->desk->missed[i];
+
+        if (!msg->is_loading && msg->wants_parts) {
+            msg->wants_parts = false;
+            ask_parts(l, msg->id, NULL);
+            continue;
+        }
+        if (!msg->is_loading) {
+            ask_content(l, msg); /* missed until it is there: it is not asked for twice */
+            continue;
+        }
+        msg->is_missed = false;
+        place = l->lists != NULL ? cluster_search_place(l->lists, msg->id) : NULL;
+        if (place != NULL) {
+            loader_add_head(known, (struct head){.p = place->p, .id = msg->id});
+        } else {
+            loader_add_head(unknown, (struct head){.id = msg->id});
+        }
+        if (known->head_count == LOCATE_MAX) {
+            load(l, known);
+            known = loader_question_new(ASK_LOAD);
+            known->by_list = true;
+        }
+        if (unknown->head_count == LOCATE_MAX) {
+            locate(l, unknown);
+            unknown = loader_question_new(ASK_LOCATE);
+        }
+    }
+    l->desk->missed_count = 0;
+    if (known->head_count > 0) {
+        load(l, known);
+    } else {
+        loader_question_free(known);
+    }
+    if (unknown->head_count > 0) {
+        locate(l, unknown);
+    } else {
+        loader_question_free(unknown);
+    }
+}
+
+void loader_bring(struct loader *l, const struct spool_routed *mail, size_t count)
+{
+    struct question *q = loader_question_new(ASK_LOAD);
+
+    for (size_t i = 0; i < count; i++) {
+        if (desk_any(l->desk, mail[i].id.n) == NULL) {
+            loader_add_head(q, (struct head){.p = (uint16_t)mail[i].partition, .id = mail[i].id.n});
+        }
+    }
+    (void)loader_load_new(l, q, DESK_LOOKED);
+}
