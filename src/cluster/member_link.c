@@ -203,7 +203,7 @@ struct member_link {
     char error[LINK_ERROR_MAX];
 };
 
-static void keep_error(struct member_link *ml, const char *words)
+static void member_link_keep_error(struct member_link *ml, const char *words)
 {
     (void)snprintf(ml->error, sizeof ml->error, "%s", words); /* cut */
 }
@@ -220,7 +220,7 @@ static bool is_free(const struct member_link *ml)
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-static void end_with(struct member_link *ml, enum sent what)
+static void member_link_end_with(struct member_link *ml, enum sent what)
 {
     CHECK(ml->sent_count < SENT_MAX);
     ml->sent[ml->sent_count++] = what;
@@ -457,7 +457,7 @@ static void state_leaving(struct member_link *ml)
     state_number(ml, OTHER, MEMBER_SQL_FREE_LEASES, no);
 }
 
-static void send_request(struct member_link *ml)
+static void member_link_send_request(struct member_link *ml)
 {
     ml->statement_count = ml->answered = 0;
     ml->committed = ml->failed = ml->warned = false;
@@ -492,7 +492,7 @@ static void send_request(struct member_link *ml)
         break;
     }
     state(ml, OTHER, "COMMIT", NULL);
-    end_with(ml, SENT_REQUEST);
+    member_link_end_with(ml, SENT_REQUEST);
 }
 
 static void add_woken(struct buf *numbers, struct buf *words, uint64_t nodes, const char *what)
@@ -510,7 +510,6 @@ static void add_woken(struct buf *numbers, struct buf *words, uint64_t nodes, co
 static void send_notify(struct member_link *ml)
 {
     struct buf numbers, words;
-    struct params ps = {.count = 0};
 
     buf_init(&numbers, WAKES * MEMBERSHIP_NODES_MAX * 4);
     buf_init(&words, WAKES * MEMBERSHIP_NODES_MAX * 8);
@@ -523,10 +522,9 @@ static void send_notify(struct member_link *ml)
     }
     (void)buf_add_byte(&numbers, '}');
     (void)buf_add_byte(&words, '}');
-    add_text(&ps, buf_cstr(&numbers));
-    add_text(&ps, buf_cstr(&words));
-    link_send(ml->link, notify_sql, ps.list, ps.count);
-    end_with(ml, SENT_NOTIFY);
+    link_send(ml->link, notify_sql,
+              (struct link_param[]){{.bytes = buf_cstr(&numbers)}, {.bytes = buf_cstr(&words)}}, 2);
+    member_link_end_with(ml, SENT_NOTIFY);
     buf_fini(&numbers);
     buf_fini(&words);
     ml->notify_at = mono_after(boot_now(), MEMBER_LINK_NOTIFY_US);
@@ -539,7 +537,7 @@ static void send_listen(struct member_link *ml, int no)
     (void)snprintf(sql, sizeof sql, "LISTEN sluice_%d", no); /* fits */
     ml->listens_as = no;
     link_send(ml->link, sql, NULL, 0);
-    end_with(ml, SENT_LISTEN);
+    member_link_end_with(ml, SENT_LISTEN);
 }
 
 static bool is_any(const uint64_t nodes[WAKES])
@@ -577,7 +575,7 @@ static void send_what_is_due(struct member_link *ml, struct mono now)
         if (no != MEMBERSHIP_NOBODY && no != ml->listens_as) {
             send_listen(ml, no);
         } else if (membership_next(ml->membership, now, &ml->action)) {
-            send_request(ml);
+            member_link_send_request(ml);
         }
     }
     if (is_any(ml->wake) && !notify_is_sent(ml) && mono_reached(ml->notify_at, now)) {
@@ -607,8 +605,8 @@ static bool numbers_at(const PGresult *r, int row, int64_t *const ret[], int cou
     return true;
 }
 
-static bool text_at(const PGresult *r, int row, int column, char *room, size_t size,
-                    struct slice *ret)
+static bool member_link_text_at(const PGresult *r, int row, int column, char *room, size_t size,
+                                struct slice *ret)
 {
     size_t len;
 
@@ -651,15 +649,16 @@ static bool read_cluster(struct member_link *ml, const PGresult *r)
     int64_t *const numbers[] = {&v->format, &v->min_format, &v->partitions, &v->cluster_timeline};
 
     return numbers_at(r, 0, numbers, 4) &&
-           text_at(r, 0, 4, ml->texts[0], sizeof ml->texts[0], &v->cluster_system_id) &&
+           member_link_text_at(r, 0, 4, ml->texts[0], sizeof ml->texts[0], &v->cluster_system_id) &&
            link_number(r, 0, 5, &ml->read.fresh_now) && route_at(r, 6, &ml->read.active_route) &&
            link_number(r, 0, 7, &ml->read.interventions) && route_at(r, 8, &ml->read.route) &&
            bool_at(r, 0, 9, &v->in_recovery) && bool_at(r, 0, 10, &v->fsync) &&
            bool_at(r, 0, 11, &v->full_page_writes) &&
-           text_at(r, 0, 12, ml->texts[1], sizeof ml->texts[1], &v->synchronous_commit) &&
-           text_at(r, 0, 13, ml->texts[2], sizeof ml->texts[2], &v->standby_names) &&
+           member_link_text_at(r, 0, 12, ml->texts[1], sizeof ml->texts[1],
+                               &v->synchronous_commit) &&
+           member_link_text_at(r, 0, 13, ml->texts[2], sizeof ml->texts[2], &v->standby_names) &&
            link_number(r, 0, 14, &v->timeline) &&
-           text_at(r, 0, 15, ml->texts[3], sizeof ml->texts[3], &v->system_id);
+           member_link_text_at(r, 0, 15, ml->texts[3], sizeof ml->texts[3], &v->system_id);
 }
 
 static bool read_nodes(struct member_link *ml, const PGresult *r)
@@ -676,7 +675,7 @@ static bool read_nodes(struct member_link *ml, const PGresult *r)
         int64_t behind, interventions;
 
         if (!numbers_at(r, i, numbers, 4) ||
-            !text_at(r, i, 4, ml->names[i], sizeof ml->names[i], &n->name) ||
+            !member_link_text_at(r, i, 4, ml->names[i], sizeof ml->names[i], &n->name) ||
             !link_number(r, i, 5, &behind) || !link_number(r, i, 6, &interventions)) {
             return false;
         }
@@ -753,7 +752,7 @@ static bool read_life(struct member_link *ml, const PGresult *r)
 }
 
 /* False: that is no answer to what was asked. */
-static bool read_answer(struct member_link *ml, enum purpose purpose, const PGresult *r)
+static bool member_link_read_answer(struct member_link *ml, enum purpose purpose, const PGresult *r)
 {
     switch (purpose) {
     case OTHER:
@@ -785,7 +784,8 @@ static bool passes(const char *state)
 }
 
 /* What it means that a statement has failed. False: nothing that we know. */
-static bool read_failure(struct member_link *ml, enum purpose purpose, const PGresult *r)
+static bool member_link_read_failure(struct member_link *ml, enum purpose purpose,
+                                     const PGresult *r)
 {
     const char *state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
     const char *words = PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY);
@@ -794,7 +794,7 @@ static bool read_failure(struct member_link *ml, enum purpose purpose, const PGr
     ml->failed = true;
     if (state != NULL && passes(state)) {
         ml->answer.outcome = MEMBERSHIP_AGAIN;
-        keep_error(ml, words != NULL ? words : state);
+        member_link_keep_error(ml, words != NULL ? words : state);
     } else if (is_condition && purpose == FENCE) {
         ml->answer.outcome = MEMBERSHIP_STALE;
     } else if ((is_condition && (purpose == CONDITION || purpose == LIFE)) ||
@@ -892,15 +892,15 @@ static void request_ends(struct member_link *ml)
  * client has left. What this is answered is no matter: other engines refuse it. */
 static void send_rollback(struct member_link *ml)
 {
-    struct params ps = {.count = 0};
+    char us[24];
 
     link_send(ml->link, "ROLLBACK", NULL, 0);
     if (ml->answer.outcome == MEMBERSHIP_AGAIN) {
-        add_number(&ps, ml->config.times->dead_us);
-        link_send(ml->link, LINK_SQL_END_ABANDONED("$1::bigint * interval '1 us'"), ps.list,
-                  ps.count);
+        (void)snprintf(us, sizeof us, "%" PRId64, ml->config.times->dead_us); /* fits */
+        link_send(ml->link, LINK_SQL_END_ABANDONED("$1::bigint * interval '1 us'"),
+                  &(const struct link_param){.bytes = us}, 1);
     }
-    end_with(ml, SENT_ROLLBACK);
+    member_link_end_with(ml, SENT_ROLLBACK);
 }
 
 static void request_answer(struct member_link *ml, const PGresult *r)
@@ -926,7 +926,8 @@ static void request_answer(struct member_link *ml, const PGresult *r)
     }
     if (is_good(r) && purpose == CLUSTER && PQntuples(r) == 0) {
         link_drop(ml->link, "the table cluster has no row");
-    } else if (is_good(r) ? !read_answer(ml, purpose, r) : !read_failure(ml, purpose, r)) {
+    } else if (is_good(r) ? !member_link_read_answer(ml, purpose, r)
+                          : !member_link_read_failure(ml, purpose, r)) {
         const char *words = PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY);
 
         link_drop(ml->link, is_good(r)      ? "the database has answered with something else"
@@ -945,7 +946,7 @@ static void setup_answer(struct member_link *ml, const PGresult *r)
         ml->is_set_up = true;
     } else if (!is_good(r)) {
         link_drop(ml->link, PQresultErrorMessage(r));
-    } else if (PQntuples(r) == 1 && text_at(r, 0, 0, room, sizeof room, &version)) {
+    } else if (PQntuples(r) == 1 && member_link_text_at(r, 0, 0, room, sizeof room, &version)) {
         ml->by_consensus = !slice_starts(version, SLICE("PostgreSQL ")) ||
                            memmem(version.ptr, version.len, "-YB-", 4) != NULL;
     }
@@ -1034,10 +1035,10 @@ static void changed(void *arg, struct link *l, bool is_up)
         (void)snprintf(sql, sizeof sql, "SET lock_timeout = %d", MEMBER_LINK_LOCK_MS); /* fits */
         link_send(l, sql, NULL, 0);
         link_send(l, "SELECT version()", NULL, 0);
-        end_with(ml, SENT_SETUP);
+        member_link_end_with(ml, SENT_SETUP);
         return;
     }
-    keep_error(ml, link_error(l));
+    member_link_keep_error(ml, link_error(l));
     membership_lost(ml->membership, boot_now());
     ml->connect_at = mono_after(boot_now(), MEMBER_LINK_AGAIN_US);
 }
