@@ -1,6 +1,6 @@
 /*
- * Statements by which a node's leases end, of the nodes themselves (member_link.c) and of operators
- * (cluster_nodes.c). $1 is its number. In this order: fence, node, lease.
+ * Statements by which a node's leases end, of the nodes themselves (member_request.c) and of
+ * operators (cluster_nodes.c). $1 is its number. In this order: fence, node, lease.
  */
 #ifndef CLUSTER_MEMBER_SQL_H
 #define CLUSTER_MEMBER_SQL_H

@@ -1,7 +1,7 @@
 /*
  * One request is under way at a time, so an answer is always about what is known here, but for what
  * was lost with a connection: that may happen at any later time. What makes it harmless stands at
- * each request in member_link.c: it names what it has seen.
+ * each request in member_request.c: it names what it has seen.
  *
  * Others are judged by their beat alone: a row whose beat stands still is silent, whatever else
  * changes in it (who takes over raises its incarnation). Silence counts only while looks are

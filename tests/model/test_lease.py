@@ -83,7 +83,7 @@ class Lease(unittest.TestCase):
 
 class Names(unittest.TestCase):
     def test_transitions_are_called_the_same_in_model_and_code(self):
-        code = "".join(read(SOURCES, name) for name in ("membership.h", "membership.c", "member_link.c", "parts.h"))
+        code = "".join(read(SOURCES, name) for name in ("membership.h", "membership.c", "member_link.c", "member_request.c", "parts.h"))
         names = lambda text: set(re.findall(r"\[((?:comes|renews|learns|takes|claims|gives|settles|closes|moves)[a-z ]*)\]", text))
         self.assertEqual(len(names(code)), 9)
         self.assertEqual(names(read(HERE, "lease.pml")), names(code))

@@ -2,7 +2,7 @@
  * Members of a cluster over a small model of a database, in virtual time.
  *
  * The database: rows of fence, node and lease with locks; transactions go through their statements
- * one by one, as member_link.c sends them, wait for locks (or give up after LOCK_US), and commit.
+ * one by one, as member_request.c has them, wait for locks (or give up after LOCK_US), and commit.
  * Each node has a clock of its own rate, and a program that works in its partitions: it begins work
  * before the deadline, stores it by a write under the fence, drains what is asked for. Requests and
  * answers take time; connections are lost, and what was sent may be done long after; nodes are
