@@ -58,8 +58,9 @@ SPLIT = ("scenario/test_mta_sts", "scenario/test_scheduler_front", "scenario/tes
 # A server of a test's own is a thousand files, made and removed for it, and its data is not to outlive the machine: in memory, where
 # there is room for some of them, but not for hours (tests/support/postgres.py, postgres_server.c).
 MEMORY, ROOM = "/dev/shm", 2 << 30
+# What is undefined is a trap (Makefile), whose place the address sanitizer tells, in place of cmocka. A tree made without traps says more.
 SANITIZER_ENV = {
-    "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=1:detect_stack_use_after_return=0",
+    "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=1:detect_stack_use_after_return=0:handle_sigill=2",
     "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
 }
 
