@@ -870,7 +870,7 @@ void batch_end(struct queue *q)
 {
     struct batch *b = &q->batch;
 
-    if (batch_is_blocked(b) || !STAILQ_EMPTY(&b->waits) || damage_has_results(&q->damage)) {
+    if (batch_is_blocked(b) || !STAILQ_EMPTY(&b->waits) || q->damage.resting > 0) {
         log_error("results could not be stored: some mail will be delivered again");
     } else if (b->under_way_count > 0) {
         log_error("commits have not ended within shutdown_timeout: some mail may be delivered "

@@ -49,8 +49,16 @@ static struct damaged_message *need(struct queue *q, struct msg_id id, const cha
     return m;
 }
 
+static void set_state(struct damage *d, struct damaged_message *m, enum damaged_state state)
+{
+    d->resting -= m->state == DAMAGED_RESTING;
+    d->resting += state == DAMAGED_RESTING;
+    m->state = state;
+}
+
 static void forget(struct damage *d, struct damaged_message *m)
 {
+    set_state(d, m, DAMAGED_HIDDEN);
     HASH_DEL(d->table, m);
     batch_free_steps(&m->results);
     mem_free(m->why);
@@ -79,7 +87,7 @@ void damage_rest(struct queue *q, struct msg_id id, const char *why, struct step
 
     CHECK(m->state != DAMAGED_RESTING); /* later ones are added there */
     STAILQ_CONCAT(&m->results, results);
-    m->state = DAMAGED_RESTING;
+    set_state(&q->damage, m, DAMAGED_RESTING);
     m->again = mono_after(clock_mono(), m->rest_us);
     if (m->is_awaited) {
         damage_leave(q, id, true);
@@ -127,7 +135,7 @@ void damage_stored(struct queue *q, struct msg_id id, bool is_last)
     if (m == NULL || m->state != DAMAGED_TRYING || !is_last) {
         return;
     }
-    m->state = DAMAGED_HIDDEN; /* deliveries that had begun may not have ended */
+    set_state(&q->damage, m, DAMAGED_HIDDEN); /* deliveries that had begun may not have ended */
     for (m = q->damage.table; m != NULL; m = m->hh.next) {
         if (m->state != DAMAGED_TRYING) {
             m->again = m->again.us != MONO_NEVER.us ? clock_mono() : MONO_NEVER;
@@ -161,18 +169,8 @@ void damage_leave(struct queue *q, struct msg_id id, bool at_once)
     if (m->state == DAMAGED_RESTING && at_once) {
         tell_lost(id);
         batch_free_steps(&m->results);
-        m->state = DAMAGED_HIDDEN;
+        set_state(&q->damage, m, DAMAGED_HIDDEN);
     }
-}
-
-bool damage_has_results(const struct damage *d)
-{
-    const struct damaged_message *m = d->table;
-
-    while (m != NULL && m->state != DAMAGED_RESTING) {
-        m = m->hh.next;
-    }
-    return m != NULL;
 }
 
 void damage_try_again(struct queue *q)
@@ -189,7 +187,7 @@ void damage_try_again(struct queue *q)
             give_back(q, m);
         } else if (m->state == DAMAGED_RESTING && q->clients.commits_work &&
                    tries < QUEUE_REST_TRIES && (tries > 0 || !batch_is_blocked(&q->batch))) {
-            m->state = DAMAGED_TRYING;
+            set_state(&q->damage, m, DAMAGED_TRYING);
             batch_add_again(q, &m->results);
             tries++;
         }

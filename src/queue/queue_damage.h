@@ -12,10 +12,11 @@
  *      +--refused again------+  twice as long, QUEUE_REST_MAX_US at most
  *
  * One that could not be read is tried again after QUEUE_UNREADABLE_US: the disk may have answered
- * badly. One that an index names and that is not there is left alone until the next start. When
- * the result of one was stored, what was in the way of others is probably gone, too, and they are
- * tried next. Results are lost when the process ends: their mail is then delivered again. The
- * auditor logs each message once.
+ * badly. One whose results wait has a place in the active queue, though it is not there
+ * (queue_import.h), so these are bounded. One that an index names and that is not there is left
+ * alone until the next start. When the result of one was stored, what was in the way of others is
+ * probably gone, too, and they are tried next. Results are lost when the process ends: their mail
+ * is then delivered again. The auditor logs each message once.
  */
 #ifndef QUEUE_QUEUE_DAMAGE_H
 #define QUEUE_QUEUE_DAMAGE_H
@@ -40,6 +41,7 @@ struct damaged_message;
 
 struct damage {
     struct damaged_message *table;
+    size_t resting; /* of them, those whose results wait here */
 };
 
 /* The claimed message can't be read: leave it alone until it is tried again, or until the next
@@ -60,9 +62,6 @@ void damage_drop(struct queue *q, struct msg_id id);
 /* Others want it. Its results are tried at once; without one, or the second time (`at_once`), it is
  * given back, and may be delivered again. */
 void damage_leave(struct queue *q, struct msg_id id, bool at_once);
-/* Do results wait? */
-bool damage_has_results(const struct damage *d);
-
 /* Try those whose time has come; to be called now and then. */
 void damage_try_again(struct queue *q);
 void damage_fini(struct damage *d);

@@ -61,19 +61,23 @@ static uint64_t reserved_places(const struct queue *q)
                : 0;
 }
 
+/* What rests is in memory, too. */
+static uint64_t used_places(const struct queue *q)
+{
+    return HASH_COUNT(q->active.msgs) + q->damage.resting;
+}
+
 static bool has_reserved_place(const struct queue *q, struct slice class_name)
 {
     uint64_t reserved = reserved_places(q);
 
-    return reserved > 0 &&
-           HASH_COUNT(q->active.msgs) < (uint64_t)q->conf->qmgr_message_active_limit &&
+    return reserved > 0 && used_places(q) < (uint64_t)q->conf->qmgr_message_active_limit &&
            active_class_count(&q->active, class_name) <= reserved / LITTLE_PART;
 }
 
 bool import_has_place(const struct queue *q)
 {
-    return HASH_COUNT(q->active.msgs) + reserved_places(q) <
-           (uint64_t)q->conf->qmgr_message_active_limit;
+    return used_places(q) + reserved_places(q) < (uint64_t)q->conf->qmgr_message_active_limit;
 }
 
 bool import_lets_in(const struct queue *q, struct slice class_name)

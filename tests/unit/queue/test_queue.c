@@ -3269,6 +3269,28 @@ static void results_that_can_t_be_stored_hold_up_no_other_mail_and_are_tried_aga
     assert_int_equal(messages(), 0);
 }
 
+/* Else there would be no end to them. */
+static void what_rests_takes_places_in_memory(void **state)
+{
+    (void)state;
+    start_again_with("qmgr_message_active_limit = 3\nqmgr_message_recipient_limit = 3\n");
+    site.findings_wanted = true;
+    submit("a@here.test", "b@there.test");
+    submit("a@here.test", "c@other.test");
+    rest_two();
+    site.later.rc = 0;
+    pass_time(2 * QUEUE_CHECK_PERIOD_US);
+    submit("a@here.test", "d@third.test");
+    submit("a@here.test", "e@fourth.test");
+    settle();
+    assert_int_equal(site.count, 3);
+    pass_time(QUEUE_REST_US + 2 * QUEUE_CHECK_PERIOD_US);
+    assert_int_equal(site.count, 4);
+    sent(2);
+    sent(3);
+    assert_int_equal(messages(), 1); /* the first one was deferred */
+}
+
 static void results_that_rest_are_lost_with_their_partition(void **state)
 {
     (void)state;
@@ -3961,6 +3983,7 @@ UNIT_MAIN(
     LATER_TEST(results_alone_wait_as_long_as_a_slow_commit_took),
     LATER_TEST(a_commit_that_fails_takes_the_younger_ones_with_it),
     LATER_TEST(results_that_can_t_be_stored_hold_up_no_other_mail_and_are_tried_again),
+    LATER_TEST(what_rests_takes_places_in_memory),
     LATER_TEST(results_that_rest_are_lost_with_their_partition),
     LATER_TEST(what_another_node_has_leaves_memory_and_stores_nothing),
     LATER_TEST(what_comes_back_while_its_delivery_is_under_way_goes_on),
