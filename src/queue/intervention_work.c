@@ -611,6 +611,21 @@ bool interventions_are_in_force(const struct interventions *is)
     return is->changed_count == 0 && is->sweeping_count == 0;
 }
 
+/* A walk through all mail moves what is routed anew to other nodes, with its time; and a redirect
+ * routes anew. The walk that makes such mail due would not find it any more, so it goes first. */
+static bool comes_later(const struct interventions *is, const struct intervention_work *w)
+{
+    const struct intervention_work *other;
+
+    STAILQ_FOREACH(other, &is->works, next)
+    {
+        if (w->kind == WORK_WALK && w->about == NULL && other->make_due) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool interventions_work(struct queue *q)
 {
     struct interventions *is = &q->interventions;
@@ -628,6 +643,9 @@ bool interventions_work(struct queue *q)
     STAILQ_INSERT_TAIL(&is->works, w, next);
     if (w->make_due && is_crowded(q)) {
         return more; /* a later turn looks again, within a second */
+    }
+    if (comes_later(is, w)) {
+        return true;
     }
     switch (w->kind) {
     case WORK_WALK:

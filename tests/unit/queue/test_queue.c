@@ -3637,6 +3637,70 @@ static unsigned ends_of(const char *id)
     return count_logged(removed);
 }
 
+/* A store of two partitions, of which the other one is that of one next hop; what is to move is
+ * only looked at. */
+static struct wall due_when_moved;
+
+static unsigned place(const struct spool *sp, const struct spool_rcpt *r)
+{
+    (void)sp;
+    return slice_equal(r->nexthop, SLICE("[192.0.2.7]"));
+}
+
+static int lies_in_the_first(const struct spool *sp, struct msg_id id)
+{
+    (void)sp;
+    (void)id;
+    return 0;
+}
+
+static int look_at_move(struct spool *sp, struct msg_id id, const struct spool_relocation *m)
+{
+    struct spool_message message;
+
+    assert_int_equal(spool_read(sp, id, &message), 0);
+    if (due_when_moved.us == 0) {
+        due_when_moved = wall_min(message.due, m->due);
+    }
+    return 0;
+}
+
+/* Else it waits at its new node, where nothing says that it is about it. */
+static void a_redirect_makes_mail_due_before_a_reload_moves_it(void **state)
+{
+    (void)state;
+    struct queue *q = site.role.state;
+    const struct spool_engine *before = q->spool->engine;
+    struct spool_parts_part parts = *before->parts;
+    struct spool_engine engine = *before;
+    json_t *object = json_pack("{s:s, s:s, s:s}", "verb", "redirect", "destination", "there.test",
+                               "nexthop", "[192.0.2.7]");
+    struct intervention *redirect;
+    struct buf error;
+
+    parts.partition = place;
+    parts.lies_in = lies_in_the_first;
+    parts.move = look_at_move;
+    engine.parts = &parts;
+    q->spool->engine = &engine;
+    due_when_moved.us = 0;
+    submit("a@here.test", "b@there.test");
+    deferred(0);
+    settle();
+    buf_init(&error, 1000);
+    redirect = intervention_read(site.conf, object, clock_wall(), &error);
+    assert_non_null(redirect);
+    intervention_number(redirect, 1);
+    interventions_reroute(q);
+    interventions_enter(q, redirect, false);
+    settle();
+    assert_true(due_when_moved.us != 0);
+    assert_true(due_when_moved.us <= clock_wall().us);
+    buf_fini(&error);
+    json_decref(object);
+    q->spool->engine = before;
+}
+
 static void what_parts_have_to_report_is_gathered(void **state)
 {
     (void)state;
@@ -3966,6 +4030,7 @@ UNIT_MAIN(
     QUEUE_TEST(a_backlog_does_not_come_back_as_one_wave),
     QUEUE_TEST(what_is_parked_can_be_held_removed_and_requeued),
     QUEUE_TEST(a_reload_frees_parked_mail_from_its_old_route),
+    PARTS_TEST(a_redirect_makes_mail_due_before_a_reload_moves_it),
     PARTS_TEST(what_parts_have_to_report_is_gathered),
     PARTS_TEST(with_the_last_part_the_report_goes_at_once),
     PARTS_TEST(successes_of_parts_are_told_as_failures_are),
