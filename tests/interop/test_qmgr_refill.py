@@ -253,7 +253,8 @@ class Between(Case):
             self.send("a@src.test", sent[200 * n:200 * (n + 1)])
         for role in ("queue", "parent", "queue", "parent"):
             before = len(site.messages)
-            self.wait(lambda: len(site.messages) > before + 8, "more goes out")
+            # All may have gone out meanwhile, on a machine that is busy.
+            self.wait(lambda: len(site.messages) > before + 8 or self.p.queued() == 0, "more goes out")
             pid = self.wait(lambda: self.p.manager(role), "the manager")
             os.kill(pid, signal.SIGKILL)
             self.wait(lambda: pid not in self.p.managers(), "it has ended")
