@@ -157,7 +157,7 @@ class OneNode(sluice.TestCase):
         while any(t.is_alive() for t in threads):  # the time of those that wait passes
             d.move_clock(21)
         self.assertEqual({code for code, _ in said}, {451})
-        self.assertIn("a commit does not end", d.log())
+        self.eventually(lambda: "a commit does not end" in d.log())
         self.server.go_on()
         self.eventually(lambda: "storage works again" in d.log())
         d.send("a@example.org", ["r@example.net"], content="Subject: after\r\n\r\nx\r\n")
