@@ -3671,13 +3671,15 @@ static void a_redirect_makes_mail_due_before_a_reload_moves_it(void **state)
     (void)state;
     struct queue *q = site.role.state;
     const struct spool_engine *before = q->spool->engine;
-    struct spool_parts_part parts = *before->parts;
-    struct spool_engine engine = *before;
+    static struct spool_parts_part parts; /* for the teardown of a test that failed, too */
+    static struct spool_engine engine;
     json_t *object = json_pack("{s:s, s:s, s:s}", "verb", "redirect", "destination", "there.test",
                                "nexthop", "[192.0.2.7]");
     struct intervention *redirect;
     struct buf error;
 
+    parts = *before->parts;
+    engine = *before;
     parts.partition = place;
     parts.lies_in = lies_in_the_first;
     parts.move = look_at_move;
