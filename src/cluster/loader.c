@@ -6,6 +6,7 @@
 
 #include "answers.h"
 #include "boot_clock.h"
+#include "check.h"
 #include "columns.h"
 #include "mem.h"
 
@@ -14,24 +15,51 @@ struct question *loader_question_new(enum ask ask)
     struct question *q = mem_new(sizeof *q);
 
     q->ask = ask;
-    q->fd = -1;
+    if (ask == ASK_CONTENT) {
+        q->content.fd = -1;
+    }
     return q;
+}
+
+void loader_question_load(struct question *q, struct loading how)
+{
+    CHECK(q->ask == ASK_WALK || q->ask == ASK_PASSING || q->ask == ASK_KEY); /* these own no more */
+    q->ask = ASK_LOAD;
+    q->load = how;
 }
 
 void loader_question_free(struct question *q)
 {
-    if (q->fd >= 0) {
-        (void)close(q->fd);
+    if (q == NULL) {
+        return;
     }
-    mem_free(q->places);
     mem_free(q->heads);
-    mem_free(q->key);
-    mem_free(q->bytes);
-    if (q->parts != NULL) {
-        loader_question_free(q->parts);
-    }
-    if (q->before != NULL) {
-        loader_question_free(q->before);
+    switch (q->ask) {
+    case ASK_HEADS:
+        mem_free(q->due.places);
+        break;
+    case ASK_LOAD:
+    case ASK_OTHERS:
+        loader_question_free(q->load.parts);
+        break;
+    case ASK_PARTS:
+        loader_question_free(q->parts.before);
+        break;
+    case ASK_CONTENT:
+        if (q->content.fd >= 0) {
+            (void)close(q->content.fd);
+        }
+        mem_free(q->content.bytes);
+        break;
+    case ASK_COUNT:
+    case ASK_WALK:
+    case ASK_PASSING:
+    case ASK_KEY:
+    case ASK_LOCATE:
+    case ASK_TOLD:
+    case ASK_ARRIVALS:
+    case ASK_NOTHING:
+        break;
     }
     mem_free(q);
 }
@@ -150,10 +178,10 @@ static void counted(struct loader *l, struct question *q, const PGresult *r)
 {
     struct text_pool pool = {NULL, 0};
 
-    if (q->is_answered) {
+    if (q->count.is_answered) {
         return; /* it came twice */
     }
-    q->is_answered = true;
+    q->count.is_answered = true;
     for (int row = 0; row < PQntuples(r); row++) {
         int64_t what, state, count, bytes, p;
         struct slice key;
@@ -248,16 +276,16 @@ void loader_look_for_arrivals(struct loader *l, int no, int64_t incarnation, int
     }
     if (b != NULL) {
         q = loader_question_new(ASK_ARRIVALS);
-        q->id = (uint64_t)no;
-        q->life = (uint64_t)incarnation;
+        q->arrivals.no = no;
+        q->arrivals.incarnation = incarnation;
         reader_ask(l->reader, b, q);
     }
 }
 
 static void arrivals_ended_here(struct loader *l, const struct question *q)
 {
-    if (arrivals_ended(l->arrivals, q->rows)) {
-        loader_look_for_arrivals(l, (int)q->id, (int64_t)q->life, l->arrivals->read_at);
+    if (arrivals_ended(l->arrivals, q->arrivals.rows)) {
+        loader_look_for_arrivals(l, q->arrivals.no, q->arrivals.incarnation, l->arrivals->read_at);
     }
 }
 
@@ -294,11 +322,11 @@ static void answer(void *arg, void *question, unsigned n, const PGresult *r)
         loader_locate_answer(q, r);
         return;
     case ASK_ARRIVALS:
-        q->rows = (unsigned)PQntuples(r);
+        q->arrivals.rows = (unsigned)PQntuples(r);
         arrivals_answer(l->arrivals, r, arrived, l);
         return;
     case ASK_OTHERS:
-        if (q->life == l->lives) {
+        if (q->load.life == l->lives) {
             answers_others(l->desk, r);
         }
         return;
@@ -306,7 +334,7 @@ static void answer(void *arg, void *question, unsigned n, const PGresult *r)
         told_answer(l, r);
         return;
     case ASK_LOAD:
-        if (q->life != l->lives) {
+        if (q->load.life != l->lives) {
             return;
         }
         loader_load_answer(l, q, n, r);
@@ -331,7 +359,7 @@ static bool misfits(void *arg, void *question, unsigned n, const PGresult *r, ch
     (void)arg;
     switch (q->ask) {
     case ASK_LOAD:
-        n += q->where == ROW_WAITING;
+        n += q->load.where == ROW_WAITING;
         of = n < 3 ? tables[n] : "";
         column = n < 3 ? answer_misfit(r, types[n]) : NULL;
         break;
@@ -408,7 +436,7 @@ static void ended(void *arg, void *question, bool answered)
         break;
     case ASK_LOAD:
     case ASK_OTHERS:
-        (q->life == l->lives ? loader_loaded : loader_load_again)(l, q);
+        (q->load.life == l->lives ? loader_loaded : loader_load_again)(l, q);
         return;
     case ASK_TOLD:
         l->is_telling = false;

@@ -28,13 +28,13 @@ static void ask_heads(struct loader *l)
     int64_t next = finder_next(l->finder);
     struct columns c;
 
-    q->places = mem_array(PLACES_MAX, sizeof(struct finder_place *));
-    q->place_count =
-        finder_ask(l->finder, l->now, next == INT64_MIN ? PLACES_MAX : PLACES_FEW, q->places);
-    q->limit = q->place_count > PLACES_FEW ? 2 : HEADS_OF_FEW;
+    q->due.places = mem_array(PLACES_MAX, sizeof(struct finder_place *));
+    q->due.place_count =
+        finder_ask(l->finder, l->now, next == INT64_MIN ? PLACES_MAX : PLACES_FEW, q->due.places);
+    q->due.limit = q->due.place_count > PLACES_FEW ? 2 : HEADS_OF_FEW;
     columns_init(&c, SQL_HEADS, "ssll");
-    for (size_t i = 0; i < q->place_count; i++) {
-        const struct finder_place *place = q->places[i];
+    for (size_t i = 0; i < q->due.place_count; i++) {
+        const struct finder_place *place = q->due.places[i];
 
         columns_number(&c, place->p);
         columns_number(&c, place->order == FINDER_INCOMING ? SPOOL_INCOMING : SPOOL_DEFERRED);
@@ -42,14 +42,14 @@ static void ask_heads(struct loader *l)
         columns_number(&c, (int64_t)place->id);
         columns_row_open(&c);
     }
-    if (q->place_count == 0) {
+    if (q->due.place_count == 0) {
         columns_fini(&c);
         committer_batch_free(b);
         loader_question_free(q);
         return;
     }
     l->is_heading = true;
-    loader_add_columns(b, &c, q->limit);
+    loader_add_columns(b, &c, q->due.limit);
     reader_ask(l->reader, b, q);
 }
 
@@ -60,9 +60,9 @@ void loader_heads_answer(struct question *q, const PGresult *r)
         int64_t i, due, id;
 
         if (answer_number(r, row, 0, &i) && answer_number(r, row, 1, &due) &&
-            answer_number(r, row, 2, &id) && i >= 1 && (size_t)i <= q->place_count && id > 0) {
+            answer_number(r, row, 2, &id) && i >= 1 && (size_t)i <= q->due.place_count && id > 0) {
             loader_add_head(q, (struct head){.place = (uint32_t)i - 1,
-                                             .p = q->places[i - 1]->p,
+                                             .p = q->due.places[i - 1]->p,
                                              .due = due,
                                              .id = (uint64_t)id});
         }
@@ -88,17 +88,17 @@ void loader_heads_ended(struct loader *l, struct question *q)
 {
     struct question *take = loader_question_new(ASK_LOAD);
     size_t room = room_of(l);
-    uint32_t *counts = mem_array(q->place_count, sizeof *counts);
-    int64_t *next = mem_array(q->place_count, sizeof *next);
-    struct head *last = mem_array(q->place_count, sizeof *last);
+    uint32_t *counts = mem_array(q->due.place_count, sizeof *counts);
+    int64_t *next = mem_array(q->due.place_count, sizeof *next);
+    struct head *last = mem_array(q->due.place_count, sizeof *last);
 
     l->is_heading = false;
     if (q->head_count > 0) {
         qsort(q->heads, q->head_count, sizeof q->heads[0], head_order);
     }
-    for (size_t i = 0; i < q->place_count; i++) {
+    for (size_t i = 0; i < q->due.place_count; i++) {
         next[i] = FINDER_NONE;
-        last[i] = (struct head){.due = q->places[i]->due, .id = q->places[i]->id};
+        last[i] = (struct head){.due = q->due.places[i]->due, .id = q->due.places[i]->id};
     }
     for (size_t i = 0; i < q->head_count; i++) {
         const struct head *h = &q->heads[i];
@@ -114,20 +114,20 @@ void loader_heads_ended(struct loader *l, struct question *q)
         if (!desk_has(l->desk, h->id)) {
             loader_add_head(take, *h);
             l->missed += desk_any(l->desk, h->id) == NULL && h->due < l->now - LOADER_MISSED_US &&
-                         finder_was_past(l->finder, q->places[h->place], h->due, h->id);
+                         finder_was_past(l->finder, q->due.places[h->place], h->due, h->id);
         }
         last[h->place] = *h;
     }
-    for (size_t i = 0; i < q->place_count; i++) {
-        if (next[i] == FINDER_NONE && counts[i] == q->limit) {
+    for (size_t i = 0; i < q->due.place_count; i++) {
+        if (next[i] == FINDER_NONE && counts[i] == q->due.limit) {
             next[i] = last[i].due; /* there may be more */
         }
-        finder_answer(l->finder, q->places[i], last[i].due, last[i].id, next[i]);
+        finder_answer(l->finder, q->due.places[i], last[i].due, last[i].id, next[i]);
     }
     mem_free(last);
     mem_free(next);
     mem_free(counts);
-    take->where = ROW_WAITING;
+    take->load.where = ROW_WAITING;
     (void)loader_load_new(l, take, DESK_READY);
     l->has_come = true; /* the next due time is known now */
 }
@@ -148,7 +148,7 @@ static void ask_page(struct loader *l, struct question *q, unsigned table, uint1
     committer_batch_add(b, sql[table],
                         (struct link_param[]){loader_number(room[0], p),
                                               loader_number(room[1], (int64_t)id),
-                                              loader_number(room[2], q->limit)},
+                                              loader_number(room[2], q->page)},
                         3);
     reader_ask(l->reader, b, q);
 }
@@ -157,7 +157,7 @@ static void ask_walk(struct loader *l)
 {
     struct question *q = loader_question_new(ASK_WALK);
 
-    q->limit = (uint32_t)room_of(l);
+    q->page = (uint32_t)room_of(l);
     l->is_heading = true;
     ask_page(l, q, l->finder->walk_table, l->finder->walk_p, l->finder->walk_id);
 }
@@ -178,14 +178,14 @@ static void only_mine(const struct loader *l, struct question *q)
 void loader_walk_ended(struct loader *l, struct question *q)
 {
     struct finder *f = l->finder;
+    const struct loading how = {.where = ROW_FRESH + f->walk_table};
 
     l->is_heading = false;
-    q->where = ROW_FRESH + f->walk_table;
     if (q->head_count > 0) {
         f->walk_p = q->heads[q->head_count - 1].p;
         f->walk_id = q->heads[q->head_count - 1].id;
     }
-    if (q->head_count < q->limit) {
+    if (q->head_count < q->page) {
         f->walk_table++;
         f->walk_p = 0;
         f->walk_id = 0;
@@ -200,6 +200,7 @@ void loader_walk_ended(struct loader *l, struct question *q)
         l->missed += desk_any(l->desk, q->heads[i].id) == NULL &&
                      (int64_t)q->heads[i].id < l->now - LOADER_MISSED_US;
     }
+    loader_question_load(q, how);
     (void)loader_load_new(l, q, DESK_READY);
     l->has_come = true;
 }
@@ -225,8 +226,7 @@ bool loader_bring_passing(struct loader *l, unsigned table)
         }
     }
     q = loader_question_new(ASK_PASSING);
-    q->limit = LOADER_HIGH;
-    q->to_move = true;
+    q->page = LOADER_HIGH;
     l->passing_is_asked = true;
     ask_page(l, q, table, l->passing_p, l->passing_id);
     return true;
@@ -240,13 +240,14 @@ bool loader_is_bringing_passing(const struct loader *l)
 /* Takes the question. */
 void loader_passing_ended(struct loader *l, struct question *q)
 {
-    l->passing_ended = q->head_count < q->limit;
+    l->passing_ended = q->head_count < q->page;
     if (q->head_count > 0) {
         l->passing_p = q->heads[q->head_count - 1].p;
         l->passing_id = q->heads[q->head_count - 1].id;
     }
     only_mine(l, q);
-    q->where = ROW_FRESH + l->passing_table;
+    loader_question_load(q,
+                         (struct loading){.where = ROW_FRESH + l->passing_table, .to_move = true});
     l->passing_is_asked = loader_load_new(l, q, DESK_LOOKED);
     l->has_come = true;
 }
@@ -259,8 +260,6 @@ static void ask_key(struct loader *l)
     struct question *q = loader_question_new(ASK_KEY);
     struct columns c;
 
-    q->key = mem_copy(l->key, l->key_len);
-    q->key_len = l->key_len;
     l->key_is_asked = true;
     columns_init(&c,
                  "SELECT p, id FROM part WHERE parked = ($1::text[])[1] AND id > $2::bigint AND p "
@@ -302,7 +301,7 @@ void loader_key_ended(struct loader *l, struct question *q)
     l->key_is_asked = false;
     l->key_after = count > 0 ? q->heads[count - 1].id : 0;
     only_mine(l, q);
-    q->where = ROW_WAITING;
+    loader_question_load(q, (struct loading){.where = ROW_WAITING});
     if (loader_load_new(l, q, DESK_READY)) {
         l->key_found = true;
         return; /* told when they are loaded */
@@ -334,8 +333,9 @@ void loader_go_on(struct loader *l)
     q = loader_question_new(ASK_LOAD);
     waiting = loader_question_new(ASK_LOAD);
     later = loader_question_new(ASK_LOAD);
-    q->only_due = waiting->only_due = true;    /* when what has arrived is due is not known */
-    q->where = ROW_FRESH + l->desk->fresh_now; /* most often */
+    q->load.only_due = waiting->load.only_due =
+        true;                                       /* when what has arrived is due is not known */
+    q->load.where = ROW_FRESH + l->desk->fresh_now; /* most often */
     while (q->head_count + waiting->head_count < room &&
            finder_take_early(l->finder, l->now, &early.p, &early.id, &passes)) {
         const struct desk_message *msg = desk_any(l->desk, early.id);

@@ -35,39 +35,63 @@ enum ask {
 };
 
 struct head {
-    uint32_t place; /* index of question.places */
+    uint32_t place; /* index of question.due.places */
     uint16_t p;
     int64_t due;
     uint64_t id;
 };
 
+/* What is read of messages. */
+struct loading {
+    uint64_t life;          /* loader.lives when it was asked */
+    unsigned where;         /* enum desk_row: where they are taken to be; ROW_NONE: anywhere */
+    bool by_list;           /* places are as a list has had them: they may have moved since */
+    bool only_due;          /* what is due later leaves again */
+    bool to_move;           /* it is to be moved: its content stays where it is */
+    struct question *parts; /* owned: the list that goes on when they are read; or NULL */
+};
+
+/* The content of a message. */
+struct content_question {
+    uint64_t id;
+    int fd; /* owned: where its chunks go, or -1 */
+    uint64_t filled;
+    char *bytes; /* owned: it was in a row; or NULL */
+    size_t bytes_len;
+};
+
+/* A list of the parts of a message. */
+struct parts_question {
+    uint64_t whole;
+    uint64_t list;           /* its number, by desk_parts_list */
+    uint64_t look;           /* desk.looks when the first list was asked for */
+    struct question *before; /* owned: the one with the list before; or NULL */
+};
+
 struct question {
     enum ask ask;
-    struct finder_place **places; /* owned */
-    size_t place_count;
-    uint32_t limit;
-    struct head *heads; /* owned: answers, or messages that are loaded or located */
+    struct head *heads; /* owned: answers; or the messages that are loaded or located */
     size_t head_count, head_size;
-    char *key; /* owned */
-    size_t key_len;
-    uint64_t id;             /* of ASK_CONTENT and ASK_PARTS, the message */
-    struct question *parts;  /* owned: of what is loaded for ASK_PARTS, that with its list */
-    struct question *before; /* owned: of ASK_PARTS, the same with the list before; or NULL */
-    uint64_t list;           /* of ASK_PARTS: its number */
-    uint64_t look;           /* of ASK_PARTS: of the first list */
-    unsigned looks;          /* how often it was looked for */
-    int fd;                  /* owned: where its chunks go, or -1 */
-    uint64_t filled;
-    uint64_t life;    /* loader.lives when it was asked */
-    unsigned rows;    /* of ASK_ARRIVALS */
-    unsigned where;   /* of ASK_LOAD, enum desk_row: where its messages are taken to be; ROW_NONE:
-                         anywhere */
-    bool by_list;     /* places are as a list has had them: it may have moved since */
-    bool only_due;    /* what is loaded and due later leaves again */
-    bool to_move;     /* what is loaded is to be moved: its content stays where it is */
-    bool is_answered; /* of ASK_COUNT */
-    char *bytes;      /* owned: content that was in a row */
-    size_t bytes_len;
+    unsigned looks; /* how often these messages, or lists, were asked for in vain */
+    union {         /* by `ask` */
+        struct {
+            bool is_answered;
+        } count;
+        struct {
+            struct finder_place **places; /* owned */
+            size_t place_count;
+            uint32_t limit;  /* of each place */
+        } due;               /* ASK_HEADS */
+        uint32_t page;       /* ASK_WALK, ASK_PASSING: its size */
+        struct loading load; /* ASK_LOAD, ASK_OTHERS */
+        struct content_question content;
+        struct parts_question parts;
+        struct {
+            int no; /* of the node, and its: */
+            int64_t incarnation;
+            unsigned rows;
+        } arrivals;
+    };
 };
 
 struct loader {
@@ -104,6 +128,8 @@ struct loader {
 
 struct question *loader_question_new(enum ask ask);
 void loader_question_free(struct question *q);
+/* Its heads are known: it is the question for their rows from now on. */
+void loader_question_load(struct question *q, struct loading how);
 void loader_add_head(struct question *q, struct head head);
 /* A parameter in text form; lasts as long as `room`. */
 struct link_param loader_number(char room[24], int64_t n);

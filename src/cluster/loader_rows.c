@@ -38,7 +38,7 @@ void loader_load_answer(struct loader *l, const struct question *q, unsigned n, 
     static void (*const take[])(struct desk * d, const PGresult *r) = {
         answers_fresh, answers_waiting, answers_rcpts};
 
-    n += q->where == ROW_WAITING;
+    n += q->load.where == ROW_WAITING;
     if (n < 3) {
         take[n](l->desk, r);
     }
@@ -49,13 +49,13 @@ static void load(struct loader *l, struct question *q)
 {
     struct committer_batch *b = committer_batch_new();
     const char *sql;
-    int64_t content = !q->to_move && l->desk->content_bytes < DESK_CONTENTS_MAX
+    int64_t content = !q->load.to_move && l->desk->content_bytes < DESK_CONTENTS_MAX
                           ? (int64_t)DESK_CONTENT_MAX
                           : INT64_C(-1);
 
     q->ask = ASK_LOAD;
-    q->life = l->lives;
-    for (unsigned i = 0; (sql = load_sql(q->where, i)) != NULL; i++) {
+    q->load.life = l->lives;
+    for (unsigned i = 0; (sql = load_sql(q->load.where, i)) != NULL; i++) {
         struct columns c;
 
         columns_init(&c, sql, "sl");
@@ -113,10 +113,10 @@ static void load_rest(struct loader *l, struct question *q)
         loader_question_free(rest);
         return;
     }
-    rest->by_list = q->by_list;
-    rest->only_due = q->only_due;
-    rest->to_move = q->to_move; /* who waits for all of it waits for this */
-    q->to_move = false;
+    rest->load.by_list = q->load.by_list;
+    rest->load.only_due = q->load.only_due;
+    rest->load.to_move = q->load.to_move; /* who waits for all of it waits for this */
+    q->load.to_move = false;
     load(l, rest);
 }
 
@@ -125,7 +125,7 @@ static void load_rest(struct loader *l, struct question *q)
 static bool may_have_moved(const struct loader *l, const struct question *q,
                            struct desk_message *msg)
 {
-    return (q->by_list || msg->is_looked) && !q->to_move && q->looks < LOOKS_MAX &&
+    return (q->load.by_list || msg->is_looked) && !q->load.to_move && q->looks < LOOKS_MAX &&
            (msg->row == ROW_NONE || desk_drop_torn(l->desk, msg));
 }
 
@@ -135,7 +135,7 @@ void loader_loaded(struct loader *l, struct question *q)
     struct question *others = loader_question_new(ASK_OTHERS),
                     *moved = loader_question_new(ASK_LOCATE);
 
-    if (q->where != ROW_NONE) {
+    if (q->load.where != ROW_NONE) {
         load_rest(l, q);
     }
     for (size_t i = 0; i < q->head_count; i++) {
@@ -150,12 +150,12 @@ void loader_loaded(struct loader *l, struct question *q)
             loader_add_head(others, (struct head){.p = msg->f.p, .id = msg->id});
         } else {
             desk_loaded(l->desk, msg);
-            if (q->only_due) {
+            if (q->load.only_due) {
                 desk_leave_until(l->desk, q->heads[i].id, l->now);
             }
         }
     }
-    if (q->to_move) {
+    if (q->load.to_move) {
         l->passing_is_asked = false;
     }
     moved->looks = q->looks + 1;
@@ -165,17 +165,17 @@ void loader_loaded(struct loader *l, struct question *q)
         loader_question_free(moved);
     }
     if (others->head_count > 0) {
-        others->life = l->lives;
-        others->only_due = q->only_due;
+        others->load.life = l->lives;
+        others->load.only_due = q->load.only_due;
         loader_ask_by_key(l, others, answers_others_sql);
     } else {
         loader_question_free(others);
     }
-    if (q->parts != NULL) {
-        struct question *list = q->parts;
+    if (q->load.parts != NULL) {
+        struct question *list = q->load.parts;
 
-        q->parts = NULL;
-        ask_parts(l, list->id, list);
+        q->load.parts = NULL;
+        ask_parts(l, list->parts.whole, list);
     }
     l->has_come = true;
     loader_question_free(q);
@@ -194,7 +194,7 @@ void loader_load_again(struct loader *l, struct question *q)
         }
     }
     q->head_count = kept;
-    q->where = ROW_NONE;
+    q->load.where = ROW_NONE;
     if (kept > 0) {
         load(l, q);
     } else {
@@ -286,7 +286,7 @@ static void ask_content(struct loader *l, struct desk_message *msg)
     int64_t stored; /* under this id */
     char room[2][24];
 
-    q->id = msg->id;
+    q->content.id = msg->id;
     stored = (int64_t)spool_whole(&msg->f.m).n;
     if (msg->row >= ROW_FRESH) {
         committer_batch_add(b, fresh[msg->row - ROW_FRESH],
@@ -324,33 +324,33 @@ static bool write_all(int fd, const char *bytes, size_t len)
 
 void loader_content_answer(struct loader *l, struct question *q, unsigned n, const PGresult *r)
 {
-    struct desk_message *msg = desk_any(l->desk, q->id);
+    struct desk_message *msg = desk_any(l->desk, q->content.id);
     size_t len = PQntuples(r) == 1 && PQnfields(r) == 1 ? (size_t)PQgetlength(r, 0, 0) : 0;
 
     if (msg == NULL || msg->is_loading) {
         return;
     }
     if (msg->f.m.size <= DESK_CONTENT_MAX) {
-        mem_free(q->bytes);
-        q->bytes = PQntuples(r) == 1 ? mem_copy(PQgetvalue(r, 0, 0), len) : NULL;
-        q->bytes_len = len;
+        mem_free(q->content.bytes);
+        q->content.bytes = PQntuples(r) == 1 ? mem_copy(PQgetvalue(r, 0, 0), len) : NULL;
+        q->content.bytes_len = len;
         return;
     }
     if (n == 0) {
-        if (q->fd >= 0) {
-            (void)close(q->fd);
+        if (q->content.fd >= 0) {
+            (void)close(q->content.fd);
         }
-        q->fd = memfd_create("content", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-        q->filled = 0;
+        q->content.fd = memfd_create("content", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        q->content.filled = 0;
     }
-    if (q->fd >= 0 && len > 0 && write_all(q->fd, PQgetvalue(r, 0, 0), len)) {
-        q->filled += len;
+    if (q->content.fd >= 0 && len > 0 && write_all(q->content.fd, PQgetvalue(r, 0, 0), len)) {
+        q->content.filled += len;
     }
 }
 
 void loader_content_ended(struct loader *l, struct question *q)
 {
-    struct desk_message *msg = desk_any(l->desk, q->id);
+    struct desk_message *msg = desk_any(l->desk, q->content.id);
     bool is_right;
 
     l->has_come = true;
@@ -361,17 +361,18 @@ void loader_content_ended(struct loader *l, struct question *q)
     if (msg->content != NULL || msg->content_fd >= 0) {
         return;
     }
-    is_right = msg->f.m.size <= DESK_CONTENT_MAX ? q->bytes != NULL && q->bytes_len == msg->f.m.size
-                                                 : q->filled == msg->f.m.size;
+    is_right = msg->f.m.size <= DESK_CONTENT_MAX
+                   ? q->content.bytes != NULL && q->content.bytes_len == msg->f.m.size
+                   : q->content.filled == msg->f.m.size;
     if (!is_right) {
         desk_fill_wrong(msg, "its content is not as long as it should be");
-    } else if (q->bytes != NULL) {
-        desk_fill_content(l->desk, msg, q->bytes, -1);
-        q->bytes = NULL;
-    } else if (fcntl(q->fd, F_ADD_SEALS,
+    } else if (q->content.bytes != NULL) {
+        desk_fill_content(l->desk, msg, q->content.bytes, -1);
+        q->content.bytes = NULL;
+    } else if (fcntl(q->content.fd, F_ADD_SEALS,
                      F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) == 0) {
-        desk_fill_content(l->desk, msg, NULL, q->fd);
-        q->fd = -1;
+        desk_fill_content(l->desk, msg, NULL, q->content.fd);
+        q->content.fd = -1;
     }
 }
 
@@ -390,14 +391,14 @@ static void ask_parts(struct loader *l, uint64_t whole, struct question *before)
     struct question *q = loader_question_new(ASK_PARTS);
     char room[24];
 
-    q->id = whole;
-    q->list = desk_parts_list(l->desk, whole);
-    q->before = before;
-    q->look = before != NULL ? before->look : l->desk->looks;
+    q->parts.whole = whole;
+    q->parts.list = desk_parts_list(l->desk, whole);
+    q->parts.before = before;
+    q->parts.look = before != NULL ? before->parts.look : l->desk->looks;
     q->looks = before != NULL ? before->looks : 0;
-    if (before != NULL && before->before != NULL) {
-        loader_question_free(before->before);
-        before->before = NULL;
+    if (before != NULL) {
+        loader_question_free(before->parts.before);
+        before->parts.before = NULL;
     }
     committer_batch_add(b,
                         "SELECT p, id FROM part WHERE message = $1::bigint AND message <> id "
@@ -426,7 +427,8 @@ static bool is_read(const struct loader *l, const struct question *q, bool *ret_
         const struct desk_message *msg = desk_any(l->desk, q->heads[i].id);
 
         *ret_is_loading = *ret_is_loading || (msg != NULL && msg->is_loading);
-        is_read = is_read && msg != NULL && !msg->is_loading && !desk_is_outdated(msg, q->look);
+        is_read =
+            is_read && msg != NULL && !msg->is_loading && !desk_is_outdated(msg, q->parts.look);
     }
     return is_read;
 }
@@ -445,7 +447,7 @@ static bool load_parts(struct loader *l, struct question *q)
         loader_question_free(parts);
         return false;
     }
-    parts->parts = q;
+    parts->load.parts = q;
     load(l, parts);
     return true;
 }
@@ -453,8 +455,8 @@ static bool load_parts(struct loader *l, struct question *q)
 /* Takes the question. */
 void loader_parts_ended(struct loader *l, struct question *q)
 {
-    enum desk_listed worth = desk_parts_listed(l->desk, q->id, q->list);
-    bool is_loading, is_here = is_read(l, q, &is_loading) && is_same_list(q, q->before);
+    enum desk_listed worth = desk_parts_listed(l->desk, q->parts.whole, q->parts.list);
+    bool is_loading, is_here = is_read(l, q, &is_loading) && is_same_list(q, q->parts.before);
 
     q->looks += !is_loading; /* what is read ends */
     if (worth == LIST_UNWANTED) {
@@ -462,13 +464,13 @@ void loader_parts_ended(struct loader *l, struct question *q)
         return;
     }
     if (q->looks < LISTS_MAX && (is_loading || worth == LIST_OLD)) {
-        ask_parts(l, q->id, q);
+        ask_parts(l, q->parts.whole, q);
         return;
     }
     if (q->looks < LISTS_MAX && !is_here && load_parts(l, q)) {
         return;
     }
-    desk_parts_are_here(l->desk, q->id, q->look);
+    desk_parts_are_here(l->desk, q->parts.whole, q->parts.look);
     l->has_come = true;
     loader_question_free(q);
 }
@@ -485,7 +487,7 @@ void loader_ask(struct loader *l)
     }
     unknown = loader_question_new(ASK_LOCATE);
     known = loader_question_new(ASK_LOAD);
-    known->by_list = true;
+    known->load.by_list = true;
     for (size_t i = 0; i < l->desk->missed_count; i++) {
         struct desk_message *msg = l->desk->missed[i];
 
@@ -508,7 +510,7 @@ void loader_ask(struct loader *l)
         if (known->head_count == LOCATE_MAX) {
             load(l, known);
             known = loader_question_new(ASK_LOAD);
-            known->by_list = true;
+            known->load.by_list = true;
         }
         if (unknown->head_count == LOCATE_MAX) {
             locate(l, unknown);
