@@ -342,7 +342,7 @@ static void answer(void *arg, void *question, unsigned n, const PGresult *r)
     case ASK_NOTHING:
         return;
     case ASK_CONTENT:
-        loader_content_answer(l, q, n, r);
+        loader_content_answer(q, n, r);
         return;
     }
 }

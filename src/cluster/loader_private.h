@@ -54,7 +54,11 @@ struct loading {
 /* The content of a message. */
 struct content_question {
     uint64_t id;
-    int fd; /* owned: where its chunks go, or -1 */
+    uint64_t size;   /* of the content, as the message had it */
+    unsigned where;  /* enum desk_row: the table in which it is looked for */
+    bool is_moving;  /* .. while a batch that had not ended had to do with the message */
+    bool has_failed; /* this machine had no room for it */
+    int fd;          /* owned: where its chunks go, or -1 */
     uint64_t filled;
     char *bytes; /* owned: it was in a row; or NULL */
     size_t bytes_len;
@@ -162,7 +166,7 @@ void loader_load_again(struct loader *l, struct question *q);
 void loader_parts_ended(struct loader *l, struct question *q);
 void loader_locate_answer(struct question *q, const PGresult *r);
 void loader_located(struct loader *l, struct question *q);
-void loader_content_answer(struct loader *l, struct question *q, unsigned n, const PGresult *r);
+void loader_content_answer(struct question *q, unsigned n, const PGresult *r);
 void loader_content_ended(struct loader *l, struct question *q);
 
 #endif

@@ -287,6 +287,9 @@ static void ask_content(struct loader *l, struct desk_message *msg)
     char room[2][24];
 
     q->content.id = msg->id;
+    q->content.size = msg->f.m.size;
+    q->content.where = msg->row;
+    q->content.is_moving = msg->undos > 0;
     stored = (int64_t)spool_whole(&msg->f.m).n;
     if (msg->row >= ROW_FRESH) {
         committer_batch_add(b, fresh[msg->row - ROW_FRESH],
@@ -322,58 +325,75 @@ static bool write_all(int fd, const char *bytes, size_t len)
     return true;
 }
 
-void loader_content_answer(struct loader *l, struct question *q, unsigned n, const PGresult *r)
+void loader_content_answer(struct question *q, unsigned n, const PGresult *r)
 {
-    struct desk_message *msg = desk_any(l->desk, q->content.id);
+    struct content_question *c = &q->content;
     size_t len = PQntuples(r) == 1 && PQnfields(r) == 1 ? (size_t)PQgetlength(r, 0, 0) : 0;
 
-    if (msg == NULL || msg->is_loading) {
-        return;
-    }
-    if (msg->f.m.size <= DESK_CONTENT_MAX) {
-        mem_free(q->content.bytes);
-        q->content.bytes = PQntuples(r) == 1 ? mem_copy(PQgetvalue(r, 0, 0), len) : NULL;
-        q->content.bytes_len = len;
+    if (c->size <= DESK_CONTENT_MAX) {
+        mem_free(c->bytes);
+        c->bytes = PQntuples(r) == 1 ? mem_copy(PQgetvalue(r, 0, 0), len) : NULL;
+        c->bytes_len = len;
         return;
     }
     if (n == 0) {
-        if (q->content.fd >= 0) {
-            (void)close(q->content.fd);
+        if (c->fd >= 0) {
+            (void)close(c->fd);
         }
-        q->content.fd = memfd_create("content", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-        q->content.filled = 0;
+        c->fd = memfd_create("content", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        c->has_failed = c->fd < 0;
+        c->filled = 0;
     }
-    if (q->content.fd >= 0 && len > 0 && write_all(q->content.fd, PQgetvalue(r, 0, 0), len)) {
-        q->content.filled += len;
+    if (c->has_failed || len == 0) {
+        return;
     }
+    c->has_failed = !write_all(c->fd, PQgetvalue(r, 0, 0), len);
+    c->filled += len;
+}
+
+static bool seal(int fd)
+{
+    return fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) == 0;
+}
+
+/* Was it looked for where it is, and found to be another? Not when its row was moved meanwhile, by
+ * a batch of ours: then it is asked for again. */
+static bool is_damaged(const struct content_question *c, const struct desk_message *msg)
+{
+    return !c->is_moving && msg->undos == 0 && msg->row == c->where && msg->f.m.size == c->size;
 }
 
 void loader_content_ended(struct loader *l, struct question *q)
 {
-    struct desk_message *msg = desk_any(l->desk, q->content.id);
-    bool is_right;
+    struct content_question *c = &q->content;
+    struct desk_message *msg = desk_any(l->desk, c->id);
+    bool is_inside = c->size <= DESK_CONTENT_MAX;
 
-    l->has_come = true;
     if (msg == NULL || msg->is_loading) {
+        l->has_come = true;
         return;
     }
     msg->is_missed = false;
     if (msg->content != NULL || msg->content_fd >= 0) {
+        l->has_come = true;
         return;
     }
-    is_right = msg->f.m.size <= DESK_CONTENT_MAX
-                   ? q->content.bytes != NULL && q->content.bytes_len == msg->f.m.size
-                   : q->content.filled == msg->f.m.size;
-    if (!is_right) {
-        desk_fill_wrong(msg, "its content is not as long as it should be");
-    } else if (q->content.bytes != NULL) {
-        desk_fill_content(l->desk, msg, q->content.bytes, -1);
-        q->content.bytes = NULL;
-    } else if (fcntl(q->content.fd, F_ADD_SEALS,
-                     F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) == 0) {
-        desk_fill_content(l->desk, msg, NULL, q->content.fd);
-        q->content.fd = -1;
+    if (c->has_failed) {
+        return; /* who wants it tries again when something else has come, at the latest a sweep */
     }
+    if (is_inside ? c->bytes == NULL || c->bytes_len != msg->f.m.size
+                  : c->filled != msg->f.m.size) {
+        if (is_damaged(c, msg)) {
+            desk_fill_wrong(msg, "its content is not as long as it should be");
+        }
+    } else if (is_inside) {
+        desk_fill_content(l->desk, msg, c->bytes, -1);
+        c->bytes = NULL;
+    } else if (seal(c->fd)) {
+        desk_fill_content(l->desk, msg, NULL, c->fd);
+        c->fd = -1;
+    }
+    l->has_come = true;
 }
 
 /* ---- the parts of a message ------------------------------------------------------------------ */

@@ -215,6 +215,45 @@ static void a_result_that_meets_the_move_counts(void **state)
     spool_close(sp);
 }
 
+/* It is brought without its content, which is wanted while the commit that moves it is under way:
+ * for the desk it is in the new table, for all others still in the old one. */
+static void content_that_is_wanted_while_it_moves_is_read_when_it_has(void **state)
+{
+    PGconn *other = postgres_server_connect(&server);
+    struct spool *sp;
+    struct msg_id id;
+    int rc;
+
+    (void)state;
+    (void)postgres_server_ask(&server, "UPDATE sluice.cluster SET fresh_now = 0");
+    sp = open_spool();
+    fixture_ok(sp, fixture_submit(sp, "s@example.org", "a@one.example", 1, 1000, true, &id));
+    fixture_ok(sp, spool_commit(sp));
+    spool_unclaim(sp, id); /* it leaves the desk */
+    cluster_spool_move_at_once(sp);
+    (void)postgres_server_ask(&server, "UPDATE sluice.cluster SET fresh_now = 1");
+    while (!spool_commit_is_wanted(sp)) {
+        turn(sp);
+    }
+    PQclear(PQexec(other, "BEGIN"));
+    PQclear(PQexec(other, "LOCK TABLE sluice.message IN SHARE MODE")); /* it can be read */
+    spool_commit_begin(sp);
+    for (int i = 0; i < 20; i++) { /* each asks, and is answered, before the move is done */
+        assert_int_equal(spool_want(sp, id, SPOOL_WANT_ROWS | SPOOL_WANT_CONTENT), -EAGAIN);
+        turn(sp);
+    }
+    PQclear(PQexec(other, "COMMIT"));
+    while (!spool_commit_end(sp, &rc)) {
+        turn(sp);
+    }
+    fixture_ok(sp, rc);
+    finish(sp, id);
+    fixture_ok(sp, spool_commit(sp));
+    assert_int_equal(count("fresh_0") + count("part") + count("message"), 0);
+    spool_close(sp);
+    PQfinish(other);
+}
+
 /* Rows that no node has made, with the keys of two messages: one commit fails for each, and all
  * else moves. */
 static void what_has_a_row_in_its_way_stays(void **state)
@@ -338,5 +377,6 @@ POSTGRES_MAIN(start_server, stop_server,
               cmocka_unit_test(what_passes_for_long_comes_to_wait_and_goes_on),
               cmocka_unit_test(a_message_of_a_table_in_use_is_left_alone),
               cmocka_unit_test(a_result_that_meets_the_move_counts),
+              cmocka_unit_test(content_that_is_wanted_while_it_moves_is_read_when_it_has),
               cmocka_unit_test(what_has_a_row_in_its_way_stays),
               cmocka_unit_test(while_a_table_has_another_form_no_mail_is_set_aside))
