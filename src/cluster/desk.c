@@ -540,12 +540,12 @@ void desk_keep_oldest(struct desk *d, struct partition_set *ret_told)
             (msg->f.m.size > DESK_CONTENT_MAX || d->content_bytes > DESK_CONTENTS_MAX)) {
             desk_drop_content(d, msg); /* it is in the database now */
         }
-        msg->is_foreign = false;
-        if (oldest.moves[i].moves) { /* it leaves, and is read again by who has it now */
+        if (msg->is_foreign || oldest.moves[i].moves) { /* who has it now reads it again */
             desk_set_looked(d, msg, false);
             desk_set_ready(d, msg, false);
-            d->is_there_now = true;
+            d->is_there_now = d->is_there_now || oldest.moves[i].moves;
         }
+        msg->is_foreign = false;
         if (oldest.moves[i].tells && d->finder->is_mine[parts_home(msg->f.m.whole)]) {
             desk_tell(d, parts_home(msg->f.m.whole), msg->f.m.whole.n);
         }

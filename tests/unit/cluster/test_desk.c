@@ -7,6 +7,7 @@
 #include "desk.h"
 #include "partition.h"
 #include "parts.h"
+#include "rows.h"
 
 #define KEY SLICE("smtp/mx.example.org")
 
@@ -95,6 +96,24 @@ static void new_mail_is_claimed_when_it_is_durable(void **state)
     end_oldest(); /* it waits in the database now */
     assert_null(desk_any(&desk, 1));
     assert_true(finder_next(&finder) <= 1);
+}
+
+/* Its owner may change it from then on, and would not be asked. */
+static void mail_of_another_node_leaves_when_it_is_durable(void **state)
+{
+    struct msg_id id = {1};
+    uint16_t p;
+
+    (void)state;
+    submit(2, SLICE(""));
+    p = desk_any(&desk, 2)->f.p;
+    desk_rollback(&desk);
+    finder_own(&finder, p, false);
+    submit(id.n, SLICE(""));
+    committer_batch_free(rows_write(&desk, desk_begin_commit(&desk)));
+    assert_int_equal(desk_want(&desk, id, false), 0); /* it is looked at */
+    end_oldest();
+    assert_null(desk_any(&desk, id.n));
 }
 
 static void parked_mail_is_claimed_when_it_is_durable(void **state)
@@ -225,6 +244,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(new_mail_is_claimed_when_it_is_durable, start, stop),
+        cmocka_unit_test_setup_teardown(mail_of_another_node_leaves_when_it_is_durable, start,
+                                        stop),
         cmocka_unit_test_setup_teardown(parked_mail_is_claimed_when_it_is_durable, start, stop),
         cmocka_unit_test_setup_teardown(what_moves_is_as_it_was_when_its_batch_fails, start, stop),
         cmocka_unit_test_setup_teardown(only_what_is_pending_moves, start, stop),
