@@ -86,13 +86,12 @@ static struct wall timestamp(struct answer_row *in, const char *what)
 {
     int64_t n = 0;
 
-    if ((!answer_number(in->r, in->row, in->column++, &n) ||
-         ((n < -TIME_MAX || n > TIME_MAX) && n != WALL_NEVER.us)) &&
-        in->wrong == NULL) {
-        in->wrong = what;
-        n = 0;
+    if (answer_number(in->r, in->row, in->column++, &n) &&
+        ((n >= -TIME_MAX && n <= TIME_MAX) || n == WALL_NEVER.us)) {
+        return (struct wall){n};
     }
-    return (struct wall){n};
+    in->wrong = in->wrong != NULL ? in->wrong : what;
+    return (struct wall){0};
 }
 
 static struct slice text(struct answer_row *in, size_t max, const char *what)
