@@ -21,6 +21,9 @@
 
 /* No node has given ids from here on: they were set by hand. */
 #define ID_END "4611686018427387904"
+/* No life comes so far above that. A number beyond it is no answer: what is added to it later would
+ * be out of range. */
+#define RESERVED_MAX (INT64_MAX / 4 * 3)
 
 #define OR_OF(table)                                                                               \
     " UNION ALL SELECT x.id FROM generate_series(0, 255) AS g (p), LATERAL (SELECT max(id) AS id " \
@@ -62,7 +65,8 @@
     "format_max) SELECT g, $1, 0, 0, CASE WHEN $2::bool THEN 1 ELSE 0 END, " SQL_HIGHEST_ID        \
     ", $3, $4::int, $5::int FROM generate_series(0, 63) g WHERE NOT EXISTS (SELECT 1 FROM node "   \
     "WHERE no = g AND state <> 5) ORDER BY g LIMIT 1 ON CONFLICT (no) DO UPDATE SET name = "       \
-    "excluded.name, id_reserved = greatest(node.id_reserved, excluded.id_reserved), beat = "       \
+    "excluded.name, id_reserved = greatest(CASE WHEN node.id_reserved < " ID_END " THEN "          \
+    "node.id_reserved END, excluded.id_reserved), beat = "                                         \
     "node.beat + 1, state = excluded.state, program = excluded.program, "                          \
     "format_min = excluded.format_min, format_max = excluded.format_max WHERE node.state = 5"
 /* Where the fence was deleted by hand, too, batches say which life was the last (committer.c). */
@@ -530,7 +534,7 @@ static bool read_reserved(struct member_link *ml, const PGresult *r, int column)
 {
     int64_t id;
 
-    if (!link_number(r, 0, column, &id) || id < 0) {
+    if (!link_number(r, 0, column, &id) || id < 0 || id > RESERVED_MAX) {
         return false;
     }
     ml->read.id_reserved = (uint64_t)id;

@@ -386,6 +386,21 @@ static void ids_are_reserved_with_renewals(void **state)
     assert_int_equal(member_link_renewal(members[0].link)->id_reserved, 123456);
 }
 
+/* A node that was removed has left its number, with an id that no node has reserved. */
+static void ids_of_a_removed_node_that_can_not_be_are_passed_over(void **state)
+{
+    (void)state;
+    (void)postgres_server_ask(
+        &server, "INSERT INTO node (no, name, incarnation, beat, state, id_reserved, program) "
+                 "VALUES (0, 'gone', 1, 1, 5, 9223372036854775807, ''); INSERT INTO fence VALUES "
+                 "(0, 1); INSERT INTO message (id, flags, rcpt_total, size, arrived, class_source, "
+                 "envid, client, chunks) VALUES (777, 0, 1, 0, 0, 0, '', '', 0); SELECT 1");
+    begin(0);
+    UNTIL(owned(0) == PARTITIONS);
+    assert_int_equal(membership_number(of(0)), 0);
+    assert_int_equal(member_link_renewal(members[0].link)->id_reserved, 777);
+}
+
 static void a_server_without_a_standby_is_refused_unless_told_so(void **state)
 {
     (void)state;
@@ -495,6 +510,7 @@ POSTGRES_MAIN(start_server, stop_server,
               MEMBER_TEST(a_second_one_of_the_same_name_is_refused),
               MEMBER_TEST(mail_for_another_node_wakes_it),
               MEMBER_TEST(ids_are_reserved_with_renewals),
+              MEMBER_TEST(ids_of_a_removed_node_that_can_not_be_are_passed_over),
               MEMBER_TEST(a_server_without_a_standby_is_refused_unless_told_so),
               MEMBER_TEST(what_was_changed_by_hand_is_an_error_with_words),
               MEMBER_TEST(a_server_that_is_killed_is_found_again),
