@@ -1,7 +1,6 @@
 #include "arrivals.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "answers.h"
@@ -102,18 +101,6 @@ static void print_seqs(const struct arrivals *a, size_t from, struct buf *out)
     (void)buf_add_byte(out, '}');
 }
 
-static struct link_param text_param(struct buf *text)
-{
-    return (struct link_param){.bytes = buf_cstr(text), .len = buf_len(text)};
-}
-
-static struct link_param number_param(char room[24], int64_t n)
-{
-    int len = snprintf(room, 24, "%" PRId64, n); /* fits */
-
-    return (struct link_param){.bytes = room, .len = (size_t)len};
-}
-
 static void raise_floor(struct arrivals *a, int64_t now)
 {
     if (now - a->floor_at >= FLOOR_US) {
@@ -126,7 +113,7 @@ static void raise_floor(struct arrivals *a, int64_t now)
 struct committer_batch *arrivals_ask(struct arrivals *a, int no, int64_t now)
 {
     struct committer_batch *b;
-    char room[2][24];
+    char room[2][LINK_NUMBER_SIZE];
     struct buf seqs;
 
     if (a->is_asked || a->count >= ARRIVALS_MAX) {
@@ -138,8 +125,9 @@ struct committer_batch *arrivals_ask(struct arrivals *a, int no, int64_t now)
     print_seqs(a, 0, &seqs);
     b = committer_batch_new();
     committer_batch_add(b, arrivals_ask_sql,
-                        (struct link_param[]){number_param(room[0], no),
-                                              number_param(room[1], a->floor), text_param(&seqs)},
+                        (struct link_param[]){link_number_param(room[0], no),
+                                              link_number_param(room[1], a->floor),
+                                              link_text_param(buf_cstr(&seqs))},
                         3);
     buf_fini(&seqs);
     return b;
@@ -211,7 +199,7 @@ static size_t in_batches(const struct arrivals *a)
 void arrivals_begin(struct arrivals *a, int no, struct committer_batch *b)
 {
     size_t from = in_batches(a);
-    char room[24];
+    char room[LINK_NUMBER_SIZE];
     struct buf seqs;
 
     CHECK(a->under_way_count < COMMITTER_UNDER_WAY_MAX);
@@ -220,8 +208,9 @@ void arrivals_begin(struct arrivals *a, int no, struct committer_batch *b)
         return;
     }
     print_seqs(a, from, &seqs);
-    committer_batch_add(b, arrivals_delete_sql,
-                        (struct link_param[]){number_param(room, no), text_param(&seqs)}, 2);
+    committer_batch_add(
+        b, arrivals_delete_sql,
+        (struct link_param[]){link_number_param(room, no), link_text_param(buf_cstr(&seqs))}, 2);
     columns_flush(&a->handed_on, b);
     buf_fini(&seqs);
 }
@@ -271,7 +260,7 @@ struct committer_batch *arrivals_delete(struct arrivals *a, int no, int64_t inca
     }
     (void)buf_add_byte(&numbers, '}');
     a->handed_on.sql = delete_alone_sql;
-    columns_flush_with(&a->handed_on, b, text_param(&numbers));
+    columns_flush_with(&a->handed_on, b, link_text_param(buf_cstr(&numbers)));
     buf_fini(&numbers);
     forget(a);
     return b;

@@ -1,9 +1,6 @@
 #include "asks.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/queue.h>
 
 #include "answers.h"
@@ -117,17 +114,6 @@ static struct request *request_new(enum purpose purpose)
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-struct number_text {
-    char text[24];
-};
-
-static struct link_param number(struct number_text *room, int64_t n)
-{
-    int len = snprintf(room->text, sizeof room->text, "%" PRId64, n); /* fits */
-
-    return (struct link_param){.bytes = room->text, .len = (size_t)len};
-}
-
 static struct link_param bytes(struct slice s)
 {
     return (struct link_param){.bytes = s.len > 0 ? s.ptr : "", .len = s.len, .is_binary = true};
@@ -144,7 +130,7 @@ static struct committer_batch *lazy_batch(void)
 static void look(struct asks *a, int64_t now)
 {
     struct committer_batch *b = committer_batch_new();
-    struct number_text room;
+    char room[LINK_NUMBER_SIZE];
     struct columns c;
     struct held *h;
 
@@ -158,9 +144,10 @@ static void look(struct asks *a, int64_t now)
         columns_number(&c, h->n);
         columns_row_open(&c);
     }
-    columns_flush_with(&c, b, number(&room, a->node));
+    columns_flush_with(&c, b, link_number_param(room, a->node));
     columns_fini(&c);
-    committer_batch_add(b, SQL_ANSWERED, (struct link_param[]){number(&room, a->node)}, 1);
+    committer_batch_add(b, SQL_ANSWERED, (struct link_param[]){link_number_param(room, a->node)},
+                        1);
     reader_ask(a->reader, b, request_new(LOOK));
 }
 
@@ -174,20 +161,20 @@ static void delete_row(struct asks *a, int64_t n)
 static void delete_rows(struct asks *a)
 {
     struct committer_batch *b;
-    struct number_text room;
+    char room[LINK_NUMBER_SIZE];
 
     if (a->done.rows == 0) {
         return;
     }
     b = lazy_batch();
-    columns_flush_with(&a->done, b, number(&room, a->node));
+    columns_flush_with(&a->done, b, link_number_param(room, a->node));
     reader_ask(a->reader, b, request_new(DELETE));
 }
 
 int asks_ask(struct asks *a, struct spool *sp, int node, uint32_t token, struct slice question)
 {
     struct committer_batch *b;
-    struct number_text room[3];
+    char room[3][LINK_NUMBER_SIZE];
     struct request *r;
 
     if (a->node == SPOOL_NOBODY || !reader_is_up(a->reader) || a->own_count == ASKS_MAX) {
@@ -199,9 +186,9 @@ int asks_ask(struct asks *a, struct spool *sp, int node, uint32_t token, struct 
     a->own[a->own_count++] = (struct own_ask){token, node};
     b = lazy_batch();
     committer_batch_add(b, SQL_PUT,
-                        (struct link_param[]){number(&room[0], a->node),
-                                              number(&room[1], row_number(a, token)),
-                                              number(&room[2], node), bytes(question)},
+                        (struct link_param[]){link_number_param(room[0], a->node),
+                                              link_number_param(room[1], row_number(a, token)),
+                                              link_number_param(room[2], node), bytes(question)},
                         4);
     r = request_new(PUT);
     r->node = node;
@@ -237,7 +224,7 @@ void asks_end(struct asks *a, uint32_t token)
 void asks_answer(struct asks *a, uint32_t token, struct slice answer)
 {
     struct committer_batch *b;
-    struct number_text room[4];
+    char room[4][LINK_NUMBER_SIZE];
     struct request *r;
     struct held *h;
 
@@ -247,10 +234,11 @@ void asks_answer(struct asks *a, uint32_t token, struct slice answer)
             h->is_answered = true;
             b = lazy_batch();
             committer_batch_add(b, SQL_ANSWER,
-                                (struct link_param[]){number(&room[0], h->node),
-                                                      number(&room[1], h->n), bytes(answer),
-                                                      number(&room[2], a->node),
-                                                      number(&room[3], a->incarnation)},
+                                (struct link_param[]){link_number_param(room[0], h->node),
+                                                      link_number_param(room[1], h->n),
+                                                      bytes(answer),
+                                                      link_number_param(room[2], a->node),
+                                                      link_number_param(room[3], a->incarnation)},
                                 5);
             r = request_new(ANSWER);
             r->node = h->node;

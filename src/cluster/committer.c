@@ -186,13 +186,6 @@ void committer_batch_join(struct committer_batch *b, struct committer_batch *mor
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-static struct link_param number_param(char room[24], int64_t n)
-{
-    int len = snprintf(room, 24, "%" PRId64, n); /* fits */
-
-    return (struct link_param){.bytes = room, .len = (size_t)len};
-}
-
 static void send_plain(struct committer *c, const char *sql)
 {
     link_send(c->link, sql, NULL, 0);
@@ -200,17 +193,19 @@ static void send_plain(struct committer *c, const char *sql)
 
 static void send_numbers(struct committer *c, const char *sql, int64_t a, int64_t b)
 {
-    char room[2][24];
-    const struct link_param params[] = {number_param(room[0], a), number_param(room[1], b)};
+    char room[2][LINK_NUMBER_SIZE];
+    const struct link_param params[] = {link_number_param(room[0], a),
+                                        link_number_param(room[1], b)};
 
     link_send(c->link, sql, params, 2);
 }
 
 static void send_fenced_marker(struct committer *c, int64_t n)
 {
-    char room[3][24];
-    const struct link_param params[] = {number_param(room[0], c->node), number_param(room[1], n),
-                                        number_param(room[2], c->incarnation)};
+    char room[3][LINK_NUMBER_SIZE];
+    const struct link_param params[] = {link_number_param(room[0], c->node),
+                                        link_number_param(room[1], n),
+                                        link_number_param(room[2], c->incarnation)};
 
     link_send(c->link, sql_fenced_marker, params, 3);
 }
@@ -524,8 +519,8 @@ static void answer(void *arg, struct link *l, const PGresult *result)
 static void begin_doubt(struct committer *c)
 {
     const struct committer_batch *first = first_not_ended(c);
-    char room[2][24];
-    const struct link_param node = number_param(room[0], c->node);
+    char room[2][LINK_NUMBER_SIZE];
+    const struct link_param node = link_number_param(room[0], c->node);
 
     c->state = COMMITTER_DOUBT;
     c->in_force = c->look_failed = c->has_warned = false;

@@ -28,9 +28,12 @@
 #ifndef CLUSTER_LINK_H
 #define CLUSTER_LINK_H
 
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 
 #include <libpq-fe.h>
 
@@ -85,6 +88,20 @@ struct link_param {
     size_t len;
     bool is_binary; /* else `bytes` ends with NUL */
 };
+
+/* A number in text form, which is in `room` and lasts as long; and a text, which is borrowed. */
+#define LINK_NUMBER_SIZE 24
+static inline struct link_param link_number_param(char room[LINK_NUMBER_SIZE], int64_t n)
+{
+    int len = snprintf(room, LINK_NUMBER_SIZE, "%" PRId64, n); /* fits */
+
+    return (struct link_param){.bytes = room, .len = (size_t)len};
+}
+
+static inline struct link_param link_text_param(const char *text)
+{
+    return (struct link_param){.bytes = text, .len = strlen(text)};
+}
 
 /* The timeline of a server of PostgreSQL, a bigint: the name of a file of its log begins with it,
  * in hexadecimal digits. A standby has none (0); for other engines it fails. */

@@ -1,6 +1,5 @@
 #include "loader_private.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -73,21 +72,14 @@ void loader_add_head(struct question *q, struct head head)
     q->heads[q->head_count++] = head;
 }
 
-struct link_param loader_number(char room[24], int64_t n)
-{
-    int len = snprintf(room, 24, "%" PRId64, n); /* fits */
-
-    return (struct link_param){.bytes = room, .len = (size_t)len};
-}
-
 /* ---- columns of parameters ------------------------------------------------------------------- */
 
 /* Add a statement whose first parameters are columns, and whose last one may be a number. */
 void loader_add_columns(struct committer_batch *b, struct columns *c, int64_t more)
 {
-    char room[24];
+    char room[LINK_NUMBER_SIZE];
 
-    columns_flush_with(c, b, loader_number(room, more));
+    columns_flush_with(c, b, link_number_param(room, more));
     columns_fini(c);
 }
 

@@ -143,12 +143,12 @@ static void ask_page(struct loader *l, struct question *q, unsigned table, uint1
 {
     static const char *const sql[DESK_FRESH_TABLES] = {SQL_WALK("0"), SQL_WALK("1"), SQL_WALK("2")};
     struct committer_batch *b = committer_batch_new();
-    char room[3][24];
+    char room[3][LINK_NUMBER_SIZE];
 
     committer_batch_add(b, sql[table],
-                        (struct link_param[]){loader_number(room[0], p),
-                                              loader_number(room[1], (int64_t)id),
-                                              loader_number(room[2], q->page)},
+                        (struct link_param[]){link_number_param(room[0], p),
+                                              link_number_param(room[1], (int64_t)id),
+                                              link_number_param(room[2], q->page)},
                         3);
     reader_ask(l->reader, b, q);
 }

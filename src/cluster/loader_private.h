@@ -135,8 +135,6 @@ void loader_question_free(struct question *q);
 /* Its heads are known: it is the question for their rows from now on. */
 void loader_question_load(struct question *q, struct loading how);
 void loader_add_head(struct question *q, struct head head);
-/* A parameter in text form; lasts as long as `room`. */
-struct link_param loader_number(char room[24], int64_t n);
 /* Add a statement whose first parameters are `c`, which ends, and whose last one is a number. */
 void loader_add_columns(struct committer_batch *b, struct columns *c, int64_t more);
 /* Ask what has the partitions and ids of its heads as its first two parameters. Takes `q`. */

@@ -284,7 +284,7 @@ static void ask_content(struct loader *l, struct desk_message *msg)
     struct question *q = loader_question_new(ASK_CONTENT);
     struct committer_batch *b = committer_batch_new();
     int64_t stored; /* under this id */
-    char room[2][24];
+    char room[2][LINK_NUMBER_SIZE];
 
     q->content.id = msg->id;
     q->content.size = msg->f.m.size;
@@ -293,18 +293,18 @@ static void ask_content(struct loader *l, struct desk_message *msg)
     stored = (int64_t)spool_whole(&msg->f.m).n;
     if (msg->row >= ROW_FRESH) {
         committer_batch_add(b, fresh[msg->row - ROW_FRESH],
-                            (struct link_param[]){loader_number(room[0], msg->f.p),
-                                                  loader_number(room[1], (int64_t)msg->id)},
+                            (struct link_param[]){link_number_param(room[0], msg->f.p),
+                                                  link_number_param(room[1], (int64_t)msg->id)},
                             2);
     } else if (msg->f.m.size <= DESK_CONTENT_MAX) {
         committer_batch_add(b, "SELECT bytes FROM message WHERE id = $1::bigint",
-                            (struct link_param[]){loader_number(room[0], stored)}, 1);
+                            (struct link_param[]){link_number_param(room[0], stored)}, 1);
     } else {
         for (uint64_t n = 0; n * DESK_CHUNK < msg->f.m.size; n++) {
             committer_batch_add(b,
                                 "SELECT bytes FROM content WHERE id = $1::bigint AND n = $2::int",
-                                (struct link_param[]){loader_number(room[0], stored),
-                                                      loader_number(room[1], (int64_t)n)},
+                                (struct link_param[]){link_number_param(room[0], stored),
+                                                      link_number_param(room[1], (int64_t)n)},
                                 2);
         }
     }
@@ -409,7 +409,7 @@ static void ask_parts(struct loader *l, uint64_t whole, struct question *before)
 {
     struct committer_batch *b = committer_batch_new();
     struct question *q = loader_question_new(ASK_PARTS);
-    char room[24];
+    char room[LINK_NUMBER_SIZE];
 
     q->parts.whole = whole;
     q->parts.list = desk_parts_list(l->desk, whole);
@@ -423,7 +423,7 @@ static void ask_parts(struct loader *l, uint64_t whole, struct question *before)
     committer_batch_add(b,
                         "SELECT p, id FROM part WHERE message = $1::bigint AND message <> id "
                         "ORDER BY p, id",
-                        (struct link_param[]){loader_number(room, (int64_t)whole)}, 1);
+                        (struct link_param[]){link_number_param(room, (int64_t)whole)}, 1);
     reader_ask(l->reader, b, q);
 }
 

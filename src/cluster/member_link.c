@@ -1,6 +1,5 @@
 #include "member_link_private.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -71,7 +70,9 @@ static void send_notify(struct member_link *ml)
     (void)buf_add_byte(&numbers, '}');
     (void)buf_add_byte(&words, '}');
     link_send(ml->link, notify_sql,
-              (struct link_param[]){{.bytes = buf_cstr(&numbers)}, {.bytes = buf_cstr(&words)}}, 2);
+              (struct link_param[]){link_text_param(buf_cstr(&numbers)),
+                                    link_text_param(buf_cstr(&words))},
+              2);
     member_link_end_with(ml, SENT_NOTIFY);
     buf_fini(&numbers);
     buf_fini(&words);
@@ -229,13 +230,12 @@ static void request_ends(struct member_link *ml)
  * client has left. What this is answered is no matter: other engines refuse it. */
 static void send_rollback(struct member_link *ml)
 {
-    char us[24];
+    char room[LINK_NUMBER_SIZE];
+    const struct link_param dead_us = link_number_param(room, ml->config.times->dead_us);
 
     link_send(ml->link, "ROLLBACK", NULL, 0);
     if (ml->answer.outcome == MEMBERSHIP_AGAIN) {
-        (void)snprintf(us, sizeof us, "%" PRId64, ml->config.times->dead_us); /* fits */
-        link_send(ml->link, LINK_SQL_END_ABANDONED("$1::bigint * interval '1 us'"),
-                  &(const struct link_param){.bytes = us}, 1);
+        link_send(ml->link, LINK_SQL_END_ABANDONED("$1::bigint * interval '1 us'"), &dead_us, 1);
     }
     member_link_end_with(ml, SENT_ROLLBACK);
 }

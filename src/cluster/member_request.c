@@ -1,7 +1,6 @@
 #include "member_link_private.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "buf.h"
@@ -136,7 +135,7 @@
 
 /* Parameters in text form, at most 8. */
 struct params {
-    char room[8][24];
+    char room[8][LINK_NUMBER_SIZE];
     struct link_param list[8];
     int count;
 };
@@ -144,14 +143,14 @@ struct params {
 static void add_number(struct params *ps, int64_t n)
 {
     CHECK(ps->count < 8);
-    ps->list[ps->count].bytes = ps->room[ps->count];
-    (void)snprintf(ps->room[ps->count++], sizeof ps->room[0], "%" PRId64, n); /* fits */
+    ps->list[ps->count] = link_number_param(ps->room[ps->count], n);
+    ps->count++;
 }
 
 static void add_text(struct params *ps, const char *text)
 {
     CHECK(ps->count < 8);
-    ps->list[ps->count++].bytes = text;
+    ps->list[ps->count++] = link_text_param(text);
 }
 
 static void add_bool(struct params *ps, bool is_true)

@@ -1,7 +1,5 @@
 #include "recount.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "answers.h"
@@ -88,23 +86,11 @@ static void choose(struct recount *r, int64_t now)
     r->rests = messages / RECOUNT_MESSAGES;
 }
 
-static struct link_param text_param(struct buf *text)
-{
-    return (struct link_param){.bytes = buf_cstr(text), .len = buf_len(text)};
-}
-
-static struct link_param number_param(char room[24], int64_t n)
-{
-    int len = snprintf(room, 24, "%" PRId64, n); /* fits */
-
-    return (struct link_param){.bytes = room, .len = (size_t)len};
-}
-
 struct committer_batch *recount_ask(struct recount *r, int no, int64_t last, int64_t now)
 {
     const struct desk *d = r->desk;
     struct committer_batch *b;
-    char room[3][24];
+    char room[3][LINK_NUMBER_SIZE];
     struct buf ps;
 
     r->asked = 0;
@@ -126,9 +112,10 @@ struct committer_batch *recount_ask(struct recount *r, int no, int64_t last, int
     last = d->under_way_count > 0 ? d->under_way[0].number - 1 : last;
     b = committer_batch_new();
     committer_batch_add(b, count_sql,
-                        (struct link_param[]){text_param(&ps), number_param(room[0], no),
-                                              number_param(room[1], r->arrivals->floor),
-                                              number_param(room[2], last)},
+                        (struct link_param[]){link_text_param(buf_cstr(&ps)),
+                                              link_number_param(room[0], no),
+                                              link_number_param(room[1], r->arrivals->floor),
+                                              link_number_param(room[2], last)},
                         4);
     buf_fini(&ps);
     return b;

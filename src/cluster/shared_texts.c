@@ -1,9 +1,5 @@
 #include "shared_texts.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "answers.h"
 #include "check.h"
 #include "mem.h"
@@ -69,17 +65,6 @@ struct shared_texts {
 static int64_t asked_number(const struct shared_texts *t, uint32_t token)
 {
     return (int64_t)((uint64_t)t->incarnation << 32 | token);
-}
-
-struct number_text {
-    char text[24];
-};
-
-static struct link_param number(struct number_text *room, int64_t n)
-{
-    int len = snprintf(room->text, sizeof room->text, "%" PRId64, n); /* fits */
-
-    return (struct link_param){.bytes = room->text, .len = (size_t)len};
 }
 
 /* ---- the copy -------------------------------------------------------------------------------- */
@@ -167,12 +152,12 @@ static void take_numbers(struct shared_texts *t, const PGresult *r)
 static void look(struct shared_texts *t)
 {
     struct committer_batch *b = committer_batch_new();
-    struct number_text room;
+    char room[LINK_NUMBER_SIZE];
 
     t->is_looking = true;
     committer_batch_add(b, count_sql, NULL, 0);
-    committer_batch_add(b, rows_sql, (struct link_param[]){number(&room, (int64_t)last_number(t))},
-                        1);
+    committer_batch_add(b, rows_sql,
+                        (struct link_param[]){link_number_param(room, (int64_t)last_number(t))}, 1);
     committer_batch_add(b, numbers_sql, NULL, 0);
     reader_ask(t->reader, b, NULL);
 }
@@ -323,32 +308,31 @@ bool shared_texts_is_there(const struct shared_texts *t)
 
 static void count_up(struct committer_batch *b, bool reroutes)
 {
-    const char *value = reroutes ? "true" : "false";
-
-    committer_batch_add(b, SQL_COUNT, (struct link_param[]){{.bytes = value, .len = strlen(value)}},
-                        1);
+    committer_batch_add(b, SQL_COUNT,
+                        (struct link_param[]){link_text_param(reroutes ? "true" : "false")}, 1);
 }
 
 void shared_texts_put(const struct shared_texts *t, struct committer_batch *b, uint32_t token,
                       bool reroutes, struct slice text)
 {
-    struct number_text room[2];
+    char room[2][LINK_NUMBER_SIZE];
 
     count_up(b, reroutes);
     committer_batch_add(
         b, SQL_PUT,
-        (struct link_param[]){number(&room[0], t->node),
-                              number(&room[1], asked_number(t, token)),
+        (struct link_param[]){link_number_param(room[0], t->node),
+                              link_number_param(room[1], asked_number(t, token)),
                               {.bytes = text.ptr, .len = text.len, .is_binary = true}},
         3);
 }
 
 void shared_texts_remove(struct committer_batch *b, uint64_t n, bool reroutes)
 {
-    struct number_text room;
+    char room[LINK_NUMBER_SIZE];
 
     count_up(b, reroutes);
-    committer_batch_add(b, SQL_REMOVE, (struct link_param[]){number(&room, (int64_t)n)}, 1);
+    committer_batch_add(b, SQL_REMOVE, (struct link_param[]){link_number_param(room, (int64_t)n)},
+                        1);
 }
 
 uint64_t shared_texts_looks(const struct shared_texts *t)
