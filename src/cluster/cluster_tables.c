@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "boot_clock.h"
 #include "check.h"
 #include "schema.h"
 
@@ -258,14 +259,12 @@ static int check_clock(PGconn *conn, struct cluster_url *u, struct buf *out, str
 {
     PGresult *r = cluster_tables_ask(
         conn, u, "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint", ret_error);
-    struct timespec now;
     int64_t apart;
 
     if (r == NULL) {
         return -EIO;
     }
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    apart = strtoll(first(r), NULL, 10) - ((int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000);
+    apart = strtoll(first(r), NULL, 10) - wall_now().us / US_PER_MS;
     PQclear(r);
     if (apart > 5000 || apart < -5000) {
         (void)buf_addf(

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "boot_clock.h"
 #include "check.h"
@@ -94,17 +93,10 @@ bool engine_member_event(struct cluster_spool *s, struct spool_event *ret_event)
 
 /* ---- ids ------------------------------------------------------------------------------------- */
 
-static uint64_t wall_us(void)
-{
-    struct timespec t;
-
-    CHECK(clock_gettime(CLOCK_REALTIME, &t) == 0);
-    return (uint64_t)t.tv_sec * US_PER_S + (uint64_t)t.tv_nsec / 1000;
-}
-
 struct msg_id engine_member_next_id(struct engine_member *m)
 {
-    uint64_t k = wall_us() / MEMBERSHIP_NODES_MAX, after = m->last_id / MEMBERSHIP_NODES_MAX + 1;
+    uint64_t k = (uint64_t)wall_now().us / MEMBERSHIP_NODES_MAX,
+             after = m->last_id / MEMBERSHIP_NODES_MAX + 1;
     int no = membership_number(m->membership);
 
     /* A clock that was set forward is ahead of what is reserved: until then ids go on as before. */
@@ -124,7 +116,7 @@ bool engine_member_has_reserved(const struct engine_member *m, struct msg_id id)
 
 static void reserve(struct engine_member *m)
 {
-    uint64_t by_clock = wall_us() + RESERVE_US, ahead = m->last_id + RESERVE_AHEAD_US;
+    uint64_t by_clock = (uint64_t)wall_now().us + RESERVE_US, ahead = m->last_id + RESERVE_AHEAD_US;
 
     member_link_reserve(m->link, by_clock > ahead ? by_clock : ahead);
 }

@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "answers.h"
+#include "boot_clock.h"
 #include "check.h"
 #include "columns.h"
 #include "mem.h"
@@ -57,14 +57,6 @@ void handover_fini(struct handover *h)
     }
     mem_free(h->given);
     h->given = NULL;
-}
-
-static int64_t wall_us(void)
-{
-    struct timespec t;
-
-    CHECK(clock_gettime(CLOCK_REALTIME, &t) == 0);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
 static uint16_t partition(const struct handover *h, const struct spool_suspension *s)
@@ -158,7 +150,7 @@ static struct partition_set add_rows(const struct collection *c, struct columns 
 {
     struct partition_set noted = {{0}};
     uint16_t by_p[PARTITIONS] = {0};
-    int64_t now = wall_us();
+    int64_t now = wall_now().us;
     size_t count = 0, bytes = 0;
 
     for (size_t i = 0; i < c->count && count < HANDOVER_MAX && bytes < BYTES_MAX; i++) {
@@ -350,7 +342,7 @@ static bool read_row(const PGresult *r, int row, struct text_pool *pool, uint16_
 void handover_answer(struct handover *h, const PGresult *r)
 {
     struct text_pool pool = {NULL, 0};
-    int64_t now = wall_us();
+    int64_t now = wall_now().us;
 
     for (int row = 0; row < PQntuples(r) && row < HANDOVER_MAX; row++) {
         struct spool_suspension s = {.left_us = 0};
