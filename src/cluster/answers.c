@@ -142,6 +142,18 @@ static void take_content(struct desk *d, struct desk_message *msg, struct answer
     desk_fill_content(d, msg, mem_copy(bytes.ptr, bytes.len), -1);
 }
 
+static void each_row(struct desk *d, const PGresult *r,
+                     void (*take)(struct desk *d, const PGresult *r, int row,
+                                  struct text_pool *pool))
+{
+    struct text_pool pool = {NULL, 0};
+
+    for (int row = 0; row < PQntuples(r); row++) {
+        take(d, r, row, &pool);
+    }
+    text_pool_fini(&pool);
+}
+
 static void end(struct answer_row *in, struct desk_message *msg)
 {
     if (in->wrong != NULL) {
@@ -264,12 +276,7 @@ static void take_fresh(struct desk *d, const PGresult *r, int row, struct text_p
 
 void answers_fresh(struct desk *d, const PGresult *r)
 {
-    struct text_pool pool = {NULL, 0};
-
-    for (int row = 0; row < PQntuples(r); row++) {
-        take_fresh(d, r, row, &pool);
-    }
-    text_pool_fini(&pool);
+    each_row(d, r, take_fresh);
 }
 
 /* ---- messages that wait ---------------------------------------------------------------------- */
@@ -321,12 +328,7 @@ static void take_waiting(struct desk *d, const PGresult *r, int row, struct text
 
 void answers_waiting(struct desk *d, const PGresult *r)
 {
-    struct text_pool pool = {NULL, 0};
-
-    for (int row = 0; row < PQntuples(r); row++) {
-        take_waiting(d, r, row, &pool);
-    }
-    text_pool_fini(&pool);
+    each_row(d, r, take_waiting);
 }
 
 const char answers_rcpts_sql[] =
@@ -368,22 +370,22 @@ static void take_rcpt(struct desk *d, const PGresult *r, int row, bool is_others
     end(&in, msg);
 }
 
+static void take_own_rcpt(struct desk *d, const PGresult *r, int row, struct text_pool *pool)
+{
+    take_rcpt(d, r, row, false, pool);
+}
+
+static void take_other_rcpt(struct desk *d, const PGresult *r, int row, struct text_pool *pool)
+{
+    take_rcpt(d, r, row, true, pool);
+}
+
 void answers_rcpts(struct desk *d, const PGresult *r)
 {
-    struct text_pool pool = {NULL, 0};
-
-    for (int row = 0; row < PQntuples(r); row++) {
-        take_rcpt(d, r, row, false, &pool);
-    }
-    text_pool_fini(&pool);
+    each_row(d, r, take_own_rcpt);
 }
 
 void answers_others(struct desk *d, const PGresult *r)
 {
-    struct text_pool pool = {NULL, 0};
-
-    for (int row = 0; row < PQntuples(r); row++) {
-        take_rcpt(d, r, row, true, &pool);
-    }
-    text_pool_fini(&pool);
+    each_row(d, r, take_other_rcpt);
 }

@@ -62,7 +62,7 @@ void desk_pack_rcpt(struct desk_rcpt *r)
 }
 
 /* Out of the order of due times, before its fields change. */
-void desk_unplace(struct desk *d, struct desk_message *msg)
+static void unplace(struct desk *d, struct desk_message *msg)
 {
     if (heap_has(&msg->due)) {
         heap_remove(&d->due[desk_due_order(msg->f.m.state)], &msg->due);
@@ -75,7 +75,7 @@ static struct desk_undo *log_add(struct desk *d, struct desk_message *message, u
     struct desk_undo *undo;
 
     CHECK(d->is_open);
-    desk_unplace(d, message);
+    unplace(d, message);
     if (b->count == b->size) {
         b->size = b->size == 0 ? 64 : 2 * b->size;
         b->log = mem_resize(b->log, b->size, sizeof b->log[0]);
@@ -106,7 +106,7 @@ static void put_fields(struct desk *d, struct desk_message *msg, struct desk_fie
 {
     desk_count_fields(d, &to, true); /* first: a key that stays is not made anew */
     desk_count_fields(d, &msg->f, false);
-    desk_unplace(d, msg);
+    unplace(d, msg);
     desk_unlink_key(d, msg);
     msg->f = to;
     desk_link_key(d, msg);
@@ -269,7 +269,7 @@ void desk_forget_parts_of(const struct desk *d, const struct desk_message *msg)
 static void free_message(struct desk *d, struct desk_message *msg)
 {
     desk_forget_parts_of(d, msg);
-    desk_unplace(d, msg);
+    unplace(d, msg);
     desk_unlink_key(d, msg);
     desk_set_looked(d, msg, false);
     desk_set_ready(d, msg, false);
@@ -651,7 +651,7 @@ void desk_let_go(struct desk *d, const struct partition_set *partitions)
     HASH_ITER(hh, d->all, msg, next)
     {
         if (!msg->is_loading && !msg->f.gone && partition_set_has(partitions, msg->f.p)) {
-            desk_unplace(d, msg);
+            unplace(d, msg);
             desk_set_looked(d, msg, false);
             desk_may_leave(d, msg);
         }

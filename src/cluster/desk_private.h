@@ -34,10 +34,9 @@ struct desk_message *desk_add_message(struct desk *d, uint64_t id);
 void desk_drop_content(struct desk *d, struct desk_message *msg);
 /* Its content, recipients and fields. */
 void desk_drop_rows(struct desk *d, struct desk_message *msg);
-/* Into the order of due times, if it can be claimed; and out of it, before its fields change. */
-unsigned desk_due_order(enum spool_state state);
+/* Into the order of due times, if it can be claimed; which of the orders (DUE_..) that is. */
 void desk_place(struct desk *d, struct desk_message *msg);
-void desk_unplace(struct desk *d, struct desk_message *msg);
+unsigned desk_due_order(enum spool_state state);
 /* Two of the reasons for which it stays on the desk; and when the last has ended it leaves, which
  * frees it. */
 void desk_set_looked(struct desk *d, struct desk_message *msg, bool is_looked);

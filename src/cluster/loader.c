@@ -83,24 +83,29 @@ void loader_add_columns(struct committer_batch *b, struct columns *c, int64_t mo
     columns_fini(c);
 }
 
-/* The messages of `q`, in two columns of a statement. */
+void loader_head_columns(struct columns *c, const struct question *q, const char *sql)
+{
+    columns_init(c, sql, "sl");
+    for (size_t i = 0; i < q->head_count; i++) {
+        columns_number(c, q->heads[i].p);
+        columns_number(c, (int64_t)q->heads[i].id);
+        columns_row_open(c);
+    }
+}
+
 void loader_ask_by_key(struct loader *l, struct question *q, const char *sql)
 {
     struct committer_batch *b = committer_batch_new();
     struct columns c;
 
-    columns_init(&c, sql, "sl");
-    for (size_t k = 0; k < q->head_count; k++) {
-        columns_number(&c, q->heads[k].p);
-        columns_number(&c, (int64_t)q->heads[k].id);
-        columns_row_open(&c);
-    }
+    loader_head_columns(&c, q, sql);
     columns_flush(&c, b);
     columns_fini(&c);
     reader_ask(l->reader, b, q);
 }
 
-void loader_ids_answer(struct question *q, const PGresult *r)
+/* Rows of partition and id, the first two columns, become its heads. */
+static void ids_answer(struct question *q, const PGresult *r)
 {
     q->head_count = 0;
     for (int row = 0; row < PQntuples(r); row++) {
@@ -308,7 +313,7 @@ static void answer(void *arg, void *question, unsigned n, const PGresult *r)
     case ASK_WALK:
     case ASK_PASSING:
     case ASK_KEY:
-        loader_ids_answer(q, r);
+        ids_answer(q, r);
         return;
     case ASK_LOCATE:
         loader_locate_answer(q, r);

@@ -137,10 +137,11 @@ void loader_question_load(struct question *q, struct loading how);
 void loader_add_head(struct question *q, struct head head);
 /* Add a statement whose first parameters are `c`, which ends, and whose last one is a number. */
 void loader_add_columns(struct committer_batch *b, struct columns *c, int64_t more);
-/* Ask what has the partitions and ids of its heads as its first two parameters. Takes `q`. */
+/* The columns of a statement that has the partitions and ids of its heads as its first two
+ * parameters; to be ended with columns_fini. */
+void loader_head_columns(struct columns *c, const struct question *q, const char *sql);
+/* Ask such a statement, which has no more of them. Takes `q`. */
 void loader_ask_by_key(struct loader *l, struct question *q, const char *sql);
-/* Rows of partition and id, the first two columns, become its heads. */
-void loader_ids_answer(struct question *q, const PGresult *r);
 
 /* ---- loader_ahead.c -------------------------------------------------------------------------- */
 

@@ -58,12 +58,7 @@ static void load(struct loader *l, struct question *q)
     for (unsigned i = 0; (sql = load_sql(q->load.where, i)) != NULL; i++) {
         struct columns c;
 
-        columns_init(&c, sql, "sl");
-        for (size_t k = 0; k < q->head_count; k++) {
-            columns_number(&c, q->heads[k].p);
-            columns_number(&c, (int64_t)q->heads[k].id);
-            columns_row_open(&c);
-        }
+        loader_head_columns(&c, q, sql);
         if (sql != answers_rcpts_sql) {
             loader_add_columns(b, &c, content);
         } else {

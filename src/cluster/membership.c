@@ -1097,11 +1097,6 @@ int64_t membership_incarnation(const struct membership *m)
     return m->incarnation;
 }
 
-bool membership_is_drained_by_operator(const struct membership *m)
-{
-    return m->state == IN && m->nodes[m->no].state == NODE_DRAINING;
-}
-
 int membership_nodes_up(const struct membership *m, struct mono now)
 {
     int count = 0;

@@ -247,8 +247,6 @@ bool membership_seen(const struct membership *m, int no, struct mono now,
 /* MEMBERSHIP_NOBODY, 0: not registered. */
 int membership_number(const struct membership *m);
 int64_t membership_incarnation(const struct membership *m);
-/* An operator's word, as the last renewal has found it. */
-bool membership_is_drained_by_operator(const struct membership *m);
 int membership_nodes_up(const struct membership *m, struct mono now);
 
 enum membership_health membership_health(const struct membership *m);
