@@ -187,20 +187,19 @@ struct desk {
     bool is_open;
     struct desk_batch under_way[DESK_UNDER_WAY_MAX]; /* the oldest first */
     unsigned under_way_count;
-    bool passed_over;           /* a claim by key: what a batch has changed */
-    bool is_there_now;          /* .. and that has ended */
+    bool passed_over;           /* a claim by key has left out what a batch had changed */
+    bool is_there_now;          /* such a batch has ended since (desk_is_there_now) */
     struct spool_totals totals; /* of partitions that are ours: the sum of: */
     struct spool_totals by_p[PARTITIONS];
     struct spool_totals *arrived; /* owned; as in a batch: what is to join the next; or NULL */
-    uint32_t breaks;        /* how often what is counted was changed otherwise than by batches */
-    uint64_t lists;         /* of parts that were asked for */
-    uint64_t looks;         /* looks that have begun (spool_others.h) */
-    uint64_t look;          /* that which is under way; 0: none */
-    unsigned fresh_now;     /* the fresh table that new mail goes to */
-    struct desk_told *told; /* owned: for those who load, to ask when these are due */
+    uint32_t breaks;              /* how often totals were changed otherwise than by a batch */
+    uint64_t lists;               /* how many lists of parts were asked for */
+    uint64_t looks;               /* how many looks have begun (spool_others.h) */
+    uint64_t look;                /* the number of the one under way; 0: none is */
+    unsigned fresh_now;           /* the fresh table that new mail goes to */
+    struct desk_told *told;       /* owned: the loader asks when these are due */
     size_t told_count, told_size;
-    /* What is to be loaded: for those who load. Content of what is there, too. */
-    struct desk_message **missed; /* owned */
+    struct desk_message **missed; /* owned: the loader reads these, their content, or parts */
     size_t missed_count, missed_size;
     struct text_pool pool; /* of keys that were handed out */
 };
@@ -208,23 +207,31 @@ struct desk {
 void desk_init(struct desk *d, struct spool *base, struct finder *finder);
 void desk_fini(struct desk *d);
 
-/* NULL: not there, or gone. */
+/* Messages and recipients are the desk's, and last until the next call that changes it.
+ *
+ * A message that is loaded and not gone; NULL: there is none. */
 struct desk_message *desk_find(const struct desk *d, struct msg_id id);
-/* All of it, with what is being loaded and what is gone. */
+/* The same, also while it is being loaded and when it is gone. */
 struct desk_message *desk_any(const struct desk *d, uint64_t id);
-/* Recipient n, gone or not; NULL: it is not here. */
+/* Recipient n, unless it is gone; NULL: there is none. */
+struct desk_rcpt *desk_rcpt(const struct desk_message *msg, uint32_t n);
+/* The same, also when it is gone. */
 struct desk_rcpt *desk_any_rcpt(const struct desk_message *msg, uint32_t n);
-struct desk_rcpt *desk_rcpt(const struct desk_message *msg, uint32_t n); /* NULL: none, or gone */
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
+/* Open a batch: what is changed from now on is logged. None is open. */
 void desk_begin(struct desk *d);
+/* Undo what the open batch has changed, and close it. Those under way stay. */
 void desk_rollback(struct desk *d);
-/* The open batch goes under way; it is the desk's. */
+/* The open batch goes under way: fewer than DESK_UNDER_WAY_MAX are. Its statements are made of what
+ * is returned (rows_write), which the desk owns, and which is valid until the batch has ended. */
 struct desk_batch *desk_begin_commit(struct desk *d);
-/* It is durable; what it has told others, into *ret_told. */
+/* The oldest of those under way is durable. *ret_told: partitions of others in which something has
+ * arrived with it, so that their owners are to be woken. */
 void desk_keep_oldest(struct desk *d, struct partition_set *ret_told);
-void desk_undo_all(struct desk *d); /* of those under way, the youngest first */
+/* The oldest has failed: undo all that are under way, the youngest first. None is open. */
+void desk_undo_all(struct desk *d);
 
 /* ---- changes, claims, reading: as spool_engine.h --------------------------------------------- */
 
@@ -243,10 +250,11 @@ int desk_claim(struct desk *d, enum spool_state from, struct wall now, size_t ma
                struct msg_id *ret_ids, size_t *ret_count);
 int desk_claim_parked(struct desk *d, struct slice key, struct wall now, size_t max,
                       struct msg_id *ret_ids, size_t *ret_count, bool *ret_more);
-/* Has what a claim by key passed over become durable since this was asked last? */
+/* Has a batch ended since this was asked last whose mail a claim by key has left out? Then the
+ * claim finds more. */
 bool desk_is_there_now(struct desk *d);
 struct desk_key *desk_key(const struct desk *d, struct slice name); /* NULL: nothing has it */
-/* Is mail with that key waiting that is not on the desk? */
+/* Does mail with that key wait in the database that is not on the desk? */
 bool desk_key_waits_elsewhere(const struct desk_key *key);
 int desk_parked_keys(struct desk *d, struct slice after, size_t max, struct slice *ret_keys,
                      size_t *ret_count);
@@ -311,7 +319,8 @@ struct desk_message *desk_expect(struct desk *d, uint64_t id, enum desk_reason w
 void desk_fill(struct desk *d, struct desk_message *msg, uint16_t p, unsigned row,
                const struct spool_message *m);
 void desk_fill_rcpt(struct desk_message *msg, const struct spool_rcpt *r);
-/* Take `bytes`, or the descriptor. */
+/* Its content, which is taken: `bytes` (from mem_new, as many as its size), or a sealed memory file
+ * `fd`; the other is NULL, or -1. */
 void desk_fill_content(struct desk *d, struct desk_message *msg, char *bytes, int fd);
 /* It is a report part; and a pending recipient of one of its parts. */
 void desk_fill_report(struct desk_message *msg, uint32_t parts_left, int32_t gen);
@@ -322,15 +331,16 @@ bool desk_needs_others(const struct desk_message *msg);
  * it is due as the database has it. */
 void desk_tell(struct desk *d, uint16_t p, uint64_t id);
 void desk_told(struct desk *d, uint16_t p, uint64_t id, int64_t due);
-/* Does what was read of it not fit together, being another's, which may have changed it between two
- * statements? Then it is dropped. */
+/* Another node's message does not fit together: its owner may have changed it between the
+ * statements that read it. Then what was read is dropped; true. */
 bool desk_drop_torn(struct desk *d, struct desk_message *msg);
-/* Its rows make no sense. */
+/* Its rows make no sense; the first reason counts. What reads or delivers it gets -EBADMSG. */
 void desk_fill_wrong(struct desk_message *msg, const char *why);
-/* It is complete, or was not found. */
+/* Loading ends: all of it was filled in, or it was not found (no desk_fill), and is gone. */
 void desk_loaded(struct desk *d, struct desk_message *msg);
 
-/* What was to be claimed and is due later leaves until then. */
+/* A message that was read to be claimed and is due later than `now` (us, wall clock) leaves the
+ * desk: the finder has its time. */
 void desk_leave_until(struct desk *d, uint64_t id, int64_t now);
 
 /* Messages that are there in the database, in a partition of ours, by state, with their bytes;
@@ -355,20 +365,23 @@ struct spool_totals desk_stored(const struct desk *d, unsigned p);
 uint64_t desk_correct_totals(struct desk *d, unsigned p, const struct spool_totals *from,
                              const struct spool_totals *to);
 
-/* Partitions are not ours any more (the finder knows it): what is known of them leaves. */
+/* Partitions are not ours any more (finder_own was told): their mail leaves the desk, but for what
+ * is claimed or in a batch, and is not counted any more. */
 void desk_let_go(struct desk *d, const struct partition_set *partitions);
-/* What is another's was looked at, and goes; with `only_old` what was there in the last call. */
+/* Mail of other nodes that was only looked at leaves, as its owner may change it; with `only_old`,
+ * only what was there at the last call already. */
 void desk_forget_foreign(struct desk *d, bool only_old);
-/* What is claimed there: the ids, to be freed, and their number. */
+/* *ret_ids: messages that are claimed there, to be freed by the caller. Returns how many. */
 size_t desk_claimed_in(const struct desk *d, const struct partition_set *partitions,
                        struct msg_id **ret_ids);
 /* Partitions with something that is claimed, or changed in a batch that has not ended. */
 void desk_open_in(const struct desk *d, struct partition_set *ret_partitions);
 
-/* Drop everything: nothing of it is ours any more. Claimed ids are put into `ret_ids` (to be
- * freed). No batch is open or under way. */
+/* Drop all messages, keys and totals: nothing of them is ours any more. No batch is open or under
+ * way. *ret_ids: those that were claimed, to be freed by the caller. Returns how many. */
 size_t desk_clear(struct desk *d, struct msg_id **ret_ids);
-/* These are -ENOENT for a while, to who still acts on them. */
+/* Remember that these are gone (the latest DESK_LOOKED_MAX of them): calls by their ids answer
+ * -ENOENT, and not -EAGAIN, while callers still act on them. */
 void desk_note_gone(struct desk *d, const struct msg_id *ids, size_t count);
 
 #endif

@@ -512,7 +512,7 @@ bool loader_is_idle(const struct loader *l)
     return reader_count(l->reader) == 0 && l->desk->missed_count + l->desk->told_count == 0;
 }
 
-struct reader *loader_reader(struct loader *l)
+const struct reader *loader_reader(const struct loader *l)
 {
     return l->reader;
 }

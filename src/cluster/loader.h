@@ -43,9 +43,9 @@ bool loader_is_deleting(const struct loader *l);
 /* Was all counted that had come, since this was asked last? */
 bool loader_has_counted(struct loader *l);
 
-/* Mail that is due now is wanted. */
+/* Mail that is due at `now` (us, wall clock) is wanted: it comes to the desk, to be claimed. */
 void loader_want(struct loader *l, int64_t now);
-/* These are to be looked at. */
+/* Bring these messages, unless the desk has them. */
 void loader_bring(struct loader *l, const struct spool_routed *mail, size_t count);
 /* Mail with this key is wanted. False: there is none that is not on the desk. */
 bool loader_want_key(struct loader *l, struct slice key);
@@ -53,12 +53,13 @@ bool loader_want_key(struct loader *l, struct slice key);
  * page with each call that finds none under way. False: it was walked through to its end. */
 bool loader_bring_passing(struct loader *l, unsigned table);
 bool loader_is_bringing_passing(const struct loader *l);
-/* Look for what other nodes have told this node. */
+/* Ask for rows of arrival that other nodes have written for this one, node `no`; at `now` (us, as
+ * boot_now) those that were read and have joined no batch for long are deleted. */
 void loader_look_for_arrivals(struct loader *l, int no, int64_t incarnation, int64_t now);
 /* Partitions have left: what is being read may have been changed by others since. */
 void loader_let_go(struct loader *l);
 
-/* Ask for what was missed on the desk. After calls that may have missed something, and in turns. */
+/* Ask for what calls to the desk have missed (-EAGAIN). In each turn, too. */
 void loader_ask(struct loader *l);
 /* When the epoll descriptor is readable. Never waits. */
 void loader_turn(struct loader *l);
@@ -73,6 +74,7 @@ bool loader_has_come(struct loader *l);
 /* Nothing is asked or to be asked. */
 bool loader_is_idle(const struct loader *l);
 
-struct reader *loader_reader(struct loader *l);
+/* Its connection, which is the loader's, for what it says of it (reader_refusal). */
+const struct reader *loader_reader(const struct loader *l);
 
 #endif
