@@ -450,6 +450,11 @@ static void forget_undo(struct desk *d, struct desk_message *msg)
     desk_may_leave(d, msg);
 }
 
+void desk_await_batch(struct desk *d)
+{
+    d->passed_over = true;
+}
+
 static void batch_ended(struct desk *d)
 {
     d->is_there_now = d->is_there_now || d->passed_over;

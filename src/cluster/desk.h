@@ -187,7 +187,7 @@ struct desk {
     bool is_open;
     struct desk_batch under_way[DESK_UNDER_WAY_MAX]; /* the oldest first */
     unsigned under_way_count;
-    bool passed_over;           /* a claim by key has left out what a batch had changed */
+    bool passed_over;           /* something waits for a batch to end (desk_await_batch) */
     bool is_there_now;          /* such a batch has ended since (desk_is_there_now) */
     struct spool_totals totals; /* of partitions that are ours: the sum of: */
     struct spool_totals by_p[PARTITIONS];
@@ -250,8 +250,10 @@ int desk_claim(struct desk *d, enum spool_state from, struct wall now, size_t ma
                struct msg_id *ret_ids, size_t *ret_count);
 int desk_claim_parked(struct desk *d, struct slice key, struct wall now, size_t max,
                       struct msg_id *ret_ids, size_t *ret_count, bool *ret_more);
-/* Has a batch ended since this was asked last whose mail a claim by key has left out? Then the
- * claim finds more. */
+/* Something can't be done before the batches that have changed it have ended. A claim by key that
+ * leaves such mail out says so, too. */
+void desk_await_batch(struct desk *d);
+/* Has a batch ended, since this was asked last, for which something waited? */
 bool desk_is_there_now(struct desk *d);
 struct desk_key *desk_key(const struct desk *d, struct slice name); /* NULL: nothing has it */
 /* Does mail with that key wait in the database that is not on the desk? */

@@ -355,7 +355,7 @@ static bool seal(int fd)
  * a batch of ours: then it is asked for again. */
 static bool is_damaged(const struct content_question *c, const struct desk_message *msg)
 {
-    return !c->is_moving && msg->undos == 0 && msg->row == c->where && msg->f.m.size == c->size;
+    return !c->is_moving && msg->row == c->where && msg->f.m.size == c->size;
 }
 
 void loader_content_ended(struct loader *l, struct question *q)
@@ -378,6 +378,10 @@ void loader_content_ended(struct loader *l, struct question *q)
     }
     if (is_inside ? c->bytes == NULL || c->bytes_len != msg->f.m.size
                   : c->filled != msg->f.m.size) {
+        if (msg->undos > 0) {
+            desk_await_batch(l->desk); /* that may take as long as no standby answers */
+            return;
+        }
         if (is_damaged(c, msg)) {
             desk_fill_wrong(msg, "its content is not as long as it should be");
         }
