@@ -74,6 +74,15 @@ static void key_of(struct cluster_query *q, struct buf *key)
     }
 }
 
+/* No answer yet, and why, as far as that is known. */
+static int not_yet(struct engine_search *e)
+{
+    const char *words = reader_error(e->reader);
+
+    return spool_fail(e->base.sp, -EAGAIN, "the database has not answered%s%s",
+                      words[0] != '\0' ? ": " : "", words);
+}
+
 static int send(struct engine_search *e, struct cluster_query *q, struct buf *key)
 {
     struct link_param params[CLUSTER_QUERY_PARAMS_MAX];
@@ -90,7 +99,7 @@ static int send(struct engine_search *e, struct cluster_query *q, struct buf *ke
     TAILQ_INSERT_TAIL(&e->searches, s, next);
     e->count++;
     reader_ask(e->reader, b, s);
-    return spool_fail(e->base.sp, -EAGAIN, "the database is asked");
+    return not_yet(e);
 }
 
 static int ask(struct cluster_search *base, struct cluster_query *q)
@@ -108,7 +117,7 @@ static int ask(struct cluster_search *base, struct cluster_query *q)
         s->is_given = true;
         base->last = s->answer;
     } else if (s != NULL) {
-        err = spool_fail(base->sp, -EAGAIN, "the database is asked");
+        err = not_yet(e);
     } else if (key.failed || e->count >= ENGINE_SEARCHES_MAX) {
         err = spool_fail(base->sp, -EBUSY, "too much is asked at once");
     } else {

@@ -164,7 +164,10 @@ static bool answer_now(struct queue *q, struct waiting_question *w, struct slice
 
 static void answer_or_wait(struct queue *q, uint64_t token, struct slice json)
 {
-    struct waiting_question now = {.token = token, .asked = clock_wall()}, *w;
+    struct waiting_question now = {.token = token,
+                                   .asked = clock_wall(),
+                                   .until = mono_after(clock_mono(), OPERATION_WAIT_US)},
+                            *w;
 
     if (answer_now(q, &now, json, true, q->question_count == OPERATIONS_WAIT_MAX)) {
         return;
@@ -202,23 +205,44 @@ static void question_free(struct waiting_question *w)
     mem_free(w);
 }
 
-void operations_at_hand(struct queue *q)
+/* Answer each anew for which there is something, or, where `due`, whose time is over. */
+static void look_anew(struct queue *q, bool due)
 {
     struct waiting_questions waits = STAILQ_HEAD_INITIALIZER(waits);
     struct waiting_question *w;
 
     STAILQ_CONCAT(&waits, &q->questions);
     while ((w = STAILQ_FIRST(&waits)) != NULL) {
+        bool is_over = mono_reached(w->until, clock_mono());
+
         STAILQ_REMOVE_HEAD(&waits, next);
-        if ((q->control != NULL || operation_is_inner(w->token)) &&
-            !answer_now(q, w, slice_of(w->json, w->len), false,
-                        ++w->looks == OPERATION_LOOKS_MAX)) {
+        if ((due && !is_over) || ((q->control != NULL || operation_is_inner(w->token)) &&
+                                  !answer_now(q, w, slice_of(w->json, w->len), false,
+                                              is_over || ++w->looks == OPERATION_LOOKS_MAX))) {
             STAILQ_INSERT_TAIL(&q->questions, w, next);
             continue;
         }
         q->question_count--;
         question_free(w);
     }
+}
+
+void operations_at_hand(struct queue *q)
+{
+    look_anew(q, false);
+}
+
+void operations_turn(struct queue *q)
+{
+    if (mono_reached(operations_wake_at(q), clock_mono())) {
+        look_anew(q, true);
+    }
+}
+
+/* They are in the order in which they came. */
+struct mono operations_wake_at(const struct queue *q)
+{
+    return STAILQ_EMPTY(&q->questions) ? MONO_NEVER : STAILQ_FIRST(&q->questions)->until;
 }
 
 void operations_drop(struct queue *q, bool all)

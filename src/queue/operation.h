@@ -62,20 +62,26 @@ void operations_register(const struct operation *operations, size_t count);
  * there any more nothing happens. */
 void operations_answer_later(struct queue *q, uint64_t token, unsigned status, json_t *answer);
 
-/* Questions that wait for what the spool has not at hand: they are answered anew then. */
+/* Questions that wait for what the spool has not at hand: they are answered anew then, and after
+ * that time with what there is: an error, or what was done so far. */
 #define OPERATIONS_WAIT_MAX 256
 #define OPERATION_LOOKS_MAX 1000
+#define OPERATION_WAIT_US   (30 * US_PER_S)
 struct waiting_question {
     STAILQ_ENTRY(waiting_question) next;
     uint64_t token;
     struct wall asked; /* ages are as of then: the same is asked of the spool with each look */
-    uint64_t look;     /* of the spool (spool_look_begin) */
+    struct mono until;
+    uint64_t look; /* of the spool (spool_look_begin) */
     unsigned looks;
     char *json; /* owned */
     size_t len;
 };
 STAILQ_HEAD(waiting_questions, waiting_question);
 void operations_at_hand(struct queue *q);
+/* Answer those that have waited for too long; operations_wake_at says when the next one has. */
+void operations_turn(struct queue *q);
+struct mono operations_wake_at(const struct queue *q);
 /* Those of the control process are forgotten, or all. */
 void operations_drop(struct queue *q, bool all);
 

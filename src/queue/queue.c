@@ -173,6 +173,7 @@ static void set_timer(struct queue *q, bool at_once)
     }
     at = mono_min(at, policies_wake_at(&q->policies));
     at = mono_min(at, inquiries_wake_at(q));
+    at = mono_min(at, operations_wake_at(q));
     at = mono_min(at, journal_wake_at(q));
     wait = at.us - clock_mono().us;
     if (at_once || wait < 0) {
@@ -239,6 +240,7 @@ static void commit(struct queue *q)
         node_lease_turn(q); /* it may have been renewed, or lost */
     }
     batch_turn(q);
+    operations_turn(q);
     inquiries_turn(q);
     external_turn(q);
     if (is_idle && !spool_dirty(q->spool)) {

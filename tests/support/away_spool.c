@@ -27,7 +27,7 @@ static struct {
     bool wants_keys, has_keys;
     bool is_asked; /* anything */
     unsigned looks, misses;
-    bool has_event;
+    bool has_event, is_held;
 } away;
 
 static void ask(void)
@@ -86,7 +86,7 @@ static void turn(struct spool *sp)
     if (away.under->commits->turn != NULL) {
         away.under->commits->turn(sp);
     }
-    if (!away.is_asked || away.looks++ < LOOKS) {
+    if (away.is_held || !away.is_asked || away.looks++ < LOOKS) {
         return;
     }
     for (size_t i = 0; i < away.count; i++) {
@@ -261,10 +261,18 @@ void away_spool(struct spool *sp)
     }
     away.count = away.ready = 0;
     away.wants_mail = away.has_mail = away.wants_keys = away.has_keys = false;
-    away.is_asked = away.has_event = false;
+    away.is_asked = away.has_event = away.is_held = false;
 }
 
 unsigned away_spool_misses(void)
 {
     return away.misses;
+}
+
+void away_spool_hold(bool held)
+{
+    away.is_held = held;
+    for (size_t i = 0; held && i < away.count; i++) {
+        away.known[i].is_at_hand = false;
+    }
 }

@@ -14,4 +14,7 @@ void away_spool(struct spool *sp);
 /* How often something was not at hand, since away_spool. */
 unsigned away_spool_misses(void);
 
+/* What has come is away again; and nothing comes until it is said that it may. */
+void away_spool_hold(bool held);
+
 #endif

@@ -3930,6 +3930,32 @@ static void parts_outlast_the_process(void **state)
     assert_int_equal(ends_of(id), 1);
 }
 
+#ifdef NOTHING_IS_AT_HAND
+/* As while a database is silent. */
+static void a_question_about_what_does_not_come_at_hand_ends(void **state)
+{
+    char question[100];
+    const char *id;
+
+    (void)state;
+    id = submit("s@from.test", "a@one.test");
+    deferred(0);
+    away_spool_hold(true);
+    (void)snprintf(question, sizeof question, "{\"op\":\"hold\",\"ids\":[\"%s\"]}", id);
+    wire_put_ask(site.control, &(struct wire_ask){.token = 1, .json = slice_string(question)});
+    settle();
+    assert_null(site.answer);
+    clock_set_offset(clock_offset() + OPERATION_WAIT_US);
+    settle();
+    assert_non_null(site.answer);
+    assert_int_equal(site.status, 503);
+    away_spool_hold(false);
+    assert_string_equal(state_of(id), "deferred");
+    ask(200, "%s", question);
+    assert_string_equal(state_of(id), "hold");
+}
+#endif
+
 #define PARTS_TEST(f)  cmocka_unit_test_setup_teardown(f, start_in_parts, stop_in_parts)
 #define QUEUE_TEST(f)  cmocka_unit_test_setup_teardown(f, start, stop)
 #define SQLITE_TEST(f) cmocka_unit_test_setup_teardown(f, start_sqlite, stop)
@@ -4043,6 +4069,9 @@ UNIT_MAIN(
     PARTS_TEST(a_message_is_removed_with_its_parts),
     PARTS_TEST(the_last_part_frees_a_message_on_hold),
     PARTS_TEST(mail_for_one_partition_has_no_parts),
+#ifdef NOTHING_IS_AT_HAND
+    QUEUE_TEST(a_question_about_what_does_not_come_at_hand_ends),
+#endif
     LATER_TEST(nothing_is_answered_before_its_commit_has_ended),
     LATER_TEST(many_do_not_wait_for_the_commit_before_theirs),
     LATER_TEST(in_busy_times_commits_are_spaced_out),
