@@ -27,12 +27,13 @@ struct work {
     struct buf *error;
 };
 
-static int begin(struct work *w, const char *url, struct slice password, struct buf *ret_error)
+static int begin(struct work *w, const char *url, enum cluster_url_use use, struct slice password,
+                 struct buf *ret_error)
 {
     int err = -EIO;
 
     *w = (struct work){.error = ret_error};
-    if (!cluster_url_parse(&w->u, url, CLUSTER_URL_OPERATOR, ret_error)) {
+    if (!cluster_url_parse(&w->u, url, use, ret_error)) {
         return -EINVAL;
     }
     cluster_url_set_password(&w->u, password);
@@ -54,8 +55,7 @@ static PGresult *ask(struct work *w, const char *sql, const char *a, const char 
 {
     const char *const values[] = {a, b, c};
     int count = c != NULL ? 3 : b != NULL ? 2 : a != NULL;
-    PGresult *r = cluster_url_wait(
-        &w->u, w->conn, PQsendQueryParams(w->conn, sql, count, NULL, values, NULL, NULL, 0));
+    PGresult *r = cluster_url_exec(&w->u, w->conn, sql, count, values);
 
     if (PQresultStatus(r) == PGRES_TUPLES_OK || PQresultStatus(r) == PGRES_COMMAND_OK) {
         return r;
@@ -242,7 +242,7 @@ int cluster_nodes_list(const char *url, struct slice password, bool json, struct
                        struct buf *ret_error)
 {
     struct work w;
-    int rc = begin(&w, url, password, ret_error);
+    int rc = begin(&w, url, CLUSTER_URL_LOOKING, password, ret_error);
 
     return finish(&w, rc == 0 ? list(&w, json, out) : rc);
 }
@@ -302,7 +302,7 @@ int cluster_node_drain(const char *url, struct slice password, const char *name,
                        struct buf *ret_error)
 {
     struct work w;
-    int rc = begin(&w, url, password, ret_error);
+    int rc = begin(&w, url, CLUSTER_URL_OPERATOR, password, ret_error);
 
     if (rc == 0) {
         rc = change(&w, name,
@@ -364,7 +364,7 @@ int cluster_node_left(const char *url, struct slice password, const char *name, 
                       struct buf *ret_error)
 {
     struct work w;
-    int rc = begin(&w, url, password, ret_error);
+    int rc = begin(&w, url, CLUSTER_URL_LOOKING, password, ret_error);
 
     return finish(&w, rc == 0 ? left(&w, name, out) : rc);
 }
@@ -373,7 +373,7 @@ int cluster_node_undrain(const char *url, struct slice password, const char *nam
                          struct buf *ret_error)
 {
     struct work w;
-    int rc = begin(&w, url, password, ret_error);
+    int rc = begin(&w, url, CLUSTER_URL_OPERATOR, password, ret_error);
 
     if (rc == 0) {
         rc = change(&w, name,
@@ -462,7 +462,7 @@ int cluster_node_remove(const char *url, struct slice password, const char *name
                         struct buf *ret_error)
 {
     struct work w;
-    int rc = begin(&w, url, password, ret_error);
+    int rc = begin(&w, url, CLUSTER_URL_OPERATOR, password, ret_error);
 
     return finish(&w, rc == 0 ? take_away_silent(&w, name, out) : rc);
 }

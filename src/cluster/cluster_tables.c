@@ -16,7 +16,7 @@
 PGresult *cluster_tables_ask(PGconn *conn, struct cluster_url *u, const char *sql,
                              struct buf *ret_error)
 {
-    PGresult *r = cluster_url_exec(u, conn, sql);
+    PGresult *r = cluster_url_exec(u, conn, sql, 0, NULL);
     ExecStatusType status = PQresultStatus(r);
 
     if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) {
@@ -106,14 +106,14 @@ PGconn *cluster_tables_open(struct cluster_url *u, int *ret_err, struct buf *ret
 
 /* ---- commands -------------------------------------------------------------------------------- */
 
-/* Connect as an operator. NULL: *ret_err and *ret_error. */
-static PGconn *begin(struct cluster_url *u, const char *url, struct slice password, bool is_made,
-                     int *ret_err, struct buf *ret_error)
+/* Connect for that use. NULL: *ret_err and *ret_error. */
+static PGconn *begin(struct cluster_url *u, const char *url, enum cluster_url_use use,
+                     struct slice password, bool is_made, int *ret_err, struct buf *ret_error)
 {
     PGconn *conn;
 
     *ret_err = -EINVAL;
-    if (!cluster_url_parse(u, url, CLUSTER_URL_OPERATOR, ret_error)) {
+    if (!cluster_url_parse(u, url, use, ret_error)) {
         return NULL;
     }
     cluster_url_set_password(u, password);
@@ -146,7 +146,7 @@ int cluster_tables_init(const char *url, struct slice password, bool flag, struc
     struct cluster_url u;
     char sql[100];
     int err;
-    PGconn *conn = begin(&u, url, password, false, &err, ret_error);
+    PGconn *conn = begin(&u, url, CLUSTER_URL_OPERATOR, password, false, &err, ret_error);
 
     (void)flag;
     if (conn != NULL) {
@@ -438,7 +438,8 @@ int cluster_tables_check(const char *url, struct slice password, bool needs_stan
 {
     struct cluster_url u;
     int err;
-    PGconn *conn = begin(&u, url, password, true, &err, ret_error);
+    PGconn *conn = begin(&u, url, repair ? CLUSTER_URL_OPERATOR : CLUSTER_URL_LOOKING, password,
+                         true, &err, ret_error);
 
     if (conn != NULL) {
         err = check_settings(conn, &u, needs_standby, out, ret_error);
@@ -474,8 +475,7 @@ static int look_for_older_nodes(PGconn *conn, struct cluster_url *u, int to, str
     int err = -EIO;
 
     (void)snprintf(room, sizeof room, "%d", to); /* fits */
-    r = cluster_url_wait(u, conn,
-                         PQsendQueryParams(conn, behind_sql, 1, NULL, &value, NULL, NULL, 0));
+    r = cluster_url_exec(u, conn, behind_sql, 1, &value);
     if (PQresultStatus(r) == PGRES_TUPLES_OK) {
         err = PQntuples(r) > 0 ? -EBUSY : 0;
     } else {
@@ -495,7 +495,7 @@ static int look_for_older_nodes(PGconn *conn, struct cluster_url *u, int to, str
 /* -EAGAIN: a lock was not to be had. */
 static int run_step(PGconn *conn, struct cluster_url *u, const char *sql, struct buf *ret_error)
 {
-    PGresult *r = cluster_url_exec(u, conn, sql);
+    PGresult *r = cluster_url_exec(u, conn, sql, 0, NULL);
     const char *state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
     int err = 0;
 
@@ -534,7 +534,7 @@ static int raise_format(PGconn *conn, struct cluster_url *u, int to, struct buf 
     int err = take_step(conn, u, to, ret_error);
 
     for (int i = 1; err == -EAGAIN && i < UPGRADE_TRIES; i++) {
-        PQclear(cluster_url_exec(u, conn, "ROLLBACK"));
+        PQclear(cluster_url_exec(u, conn, "ROLLBACK", 0, NULL));
         buf_clear(ret_error);
         (void)nanosleep(&pause, NULL); /* when it ends early we try earlier */
         err = take_step(conn, u, to, ret_error);
@@ -547,7 +547,7 @@ int cluster_tables_upgrade(const char *url, struct slice password, bool flag, st
 {
     struct cluster_url u;
     int err, from = 0;
-    PGconn *conn = begin(&u, url, password, true, &err, ret_error);
+    PGconn *conn = begin(&u, url, CLUSTER_URL_OPERATOR, password, true, &err, ret_error);
 
     (void)flag;
     if (conn != NULL) {
@@ -600,7 +600,7 @@ int cluster_tables_restored(const char *url, struct slice password, bool flag, s
     struct cluster_url u;
     PGresult *r = NULL;
     int err, format;
-    PGconn *conn = begin(&u, url, password, true, &err, ret_error);
+    PGconn *conn = begin(&u, url, CLUSTER_URL_OPERATOR, password, true, &err, ret_error);
 
     (void)flag;
     if (conn != NULL) {

@@ -264,6 +264,8 @@ static const char *const queue_settings[] = {
     "SET tcp_keepalives_interval = 5",
     "SET tcp_keepalives_count = 4",
     "SET tcp_user_timeout = 60000",
+    "SET statement_timeout = 0", /* link.h has a limit; the role's would end commits */
+    "SET idle_session_timeout = 0",
     "SET idle_in_transaction_session_timeout = 2500",
     "SET lock_timeout = 3000",
     "SET plan_cache_mode = force_generic_plan",
@@ -282,7 +284,10 @@ static void set_options(struct cluster_url *u, enum cluster_url_use use)
         [CLUSTER_URL_READING] = ("-c default_transaction_read_only=on -c statement_timeout=10000 "
                                  "-c lock_timeout=3000 -c plan_cache_mode=force_generic_plan "
                                  "-c jit=off"),
-        [CLUSTER_URL_OPERATOR] = "-c lock_timeout=3000 -c client_min_messages=warning",
+        [CLUSTER_URL_LOOKING] = ("-c default_transaction_read_only=on -c statement_timeout=0 "
+                                 "-c lock_timeout=3000 -c client_min_messages=warning"),
+        [CLUSTER_URL_OPERATOR] = ("-c statement_timeout=0 -c lock_timeout=3000 "
+                                  "-c client_min_messages=warning"),
     };
 
     (void)snprintf(u->options, sizeof u->options,
@@ -290,8 +295,10 @@ static void set_options(struct cluster_url *u, enum cluster_url_use use)
                    u->schema, settings[use]); /* fits: a schema is short */
     u->target.options = u->options;
     u->target.settings = use == CLUSTER_URL_QUEUE ? queue_settings : NULL;
-    u->answer_s = use == CLUSTER_URL_OPERATOR ? CLUSTER_URL_WORK_S : CLUSTER_URL_READ_S;
-    u->target.session = use == CLUSTER_URL_READING ? "primary" : "read-write";
+    u->silent_s = CLUSTER_URL_SILENT_S;
+    u->may_work = use == CLUSTER_URL_LOOKING || use == CLUSTER_URL_OPERATOR;
+    u->target.session =
+        use == CLUSTER_URL_READING || use == CLUSTER_URL_LOOKING ? "primary" : "read-write";
 }
 
 bool cluster_url_parse(struct cluster_url *u, const char *where, enum cluster_url_use use,
@@ -473,28 +480,108 @@ bool cluster_url_resolve(struct cluster_url *u, struct buf *ret_error)
 
 /* ---- connecting and waiting ------------------------------------------------------------------ */
 
-/* Wait for the answer to what was sent, as PQexec does. When the time is over the connection is
- * cut, and there is none. */
-static PGresult *wait_for(PGconn *conn, int64_t us, bool *ret_is_silent)
+static PGconn *connect_once(const struct link_target *t, PGPing *ret_ping)
+{
+    const char *names[LINK_WORDS_MAX + 2], *values[LINK_WORDS_MAX + 2];
+    unsigned count = link_words(t, names, values);
+    PGconn *conn;
+
+    names[count] = "connect_timeout";
+    values[count] = "5";
+    names[count + 1] = NULL;
+    values[count + 1] = NULL;
+    conn = PQconnectdbParams(names, values, 0);
+    if (ret_ping != NULL) {
+        *ret_ping = PQstatus(conn) == CONNECTION_OK ? PQPING_OK : PQpingParams(names, values, 0);
+    }
+    return conn;
+}
+
+/* Wait until an answer can be read. False: the time is over. */
+static bool wait_ready(PGconn *conn, int64_t us)
 {
     struct mono until = mono_after(boot_now(), us);
     struct pollfd ready = {.fd = PQsocket(conn), .events = POLLIN};
+
+    while (PQisBusy(conn) == 1 && !mono_reached(until, boot_now())) {
+        ready.events = PQflush(conn) == 1 ? POLLIN | POLLOUT : POLLIN;
+        (void)poll(&ready, 1, 200);
+        if (PQconsumeInput(conn) != 1) {
+            return true; /* it is lost, which its result says */
+        }
+    }
+    return PQisBusy(conn) == 0 || PQstatus(conn) != CONNECTION_OK;
+}
+
+/* What becomes of a statement that has no answer yet. */
+enum progress {
+    PROGRESS_ANSWERED,
+    PROGRESS_LOST,    /* the server is silent, or its session waits for a statement */
+    PROGRESS_STANDBY, /* its commit waits for a standby */
+    PROGRESS_WORK,    /* the server works on it, or does not say */
+};
+
+static enum progress ask_of_session(PGconn *conn, int pid)
+{
+    enum progress progress = PROGRESS_WORK;
+    char sql[256];
+    PGresult *r;
+
+    (void)snprintf(
+        sql, sizeof sql,
+        "SELECT CASE WHEN wait_event = 'SyncRep' THEN %d WHEN state LIKE 'idle%%' THEN %d "
+        "ELSE %d END FROM pg_stat_activity WHERE pid = %d",
+        PROGRESS_STANDBY, PROGRESS_LOST, PROGRESS_WORK, pid); /* fits */
+    if (PQsendQuery(conn, sql) != 1 || !wait_ready(conn, CLUSTER_URL_ANSWER_S * US_PER_S)) {
+        return PROGRESS_LOST;
+    }
+    r = PQgetResult(conn);
+    if (PQresultStatus(r) == PGRES_TUPLES_OK && PQntuples(r) == 1) {
+        progress = (enum progress)strtol(PQgetvalue(r, 0, 0), NULL, 10);
+    }
+    PQclear(r);
+    return progress;
+}
+
+/* By a second connection to the same host. A server that refuses one is not silent. */
+static enum progress look_at_progress(const struct cluster_url *u, const PGconn *conn)
+{
+    struct link_target t = u->target;
+    enum progress progress = PROGRESS_WORK;
+    PGPing ping;
+    PGconn *second;
+
+    t.host = PQhost(conn);
+    t.hostaddr = t.host[0] == '/' ? NULL : PQhostaddr(conn);
+    t.port = PQport(conn);
+    second = connect_once(&t, &ping);
+    if (PQstatus(second) == CONNECTION_OK) {
+        progress = ask_of_session(second, PQbackendPID(conn));
+    } else if (ping == PQPING_NO_RESPONSE) {
+        progress = PROGRESS_LOST;
+    }
+    PQfinish(second);
+    return progress;
+}
+
+/* Wait for the answer to what was sent, as PQexec does. When there is none for so long, and no work
+ * on it that `looks` can see, the connection is cut. */
+static PGresult *wait_for(PGconn *conn, int64_t us, const struct cluster_url *looks,
+                          enum progress *ret_progress)
+{
+    struct mono until = mono_after(boot_now(), CLUSTER_URL_WORK_S * US_PER_S);
     PGresult *r, *last = NULL;
 
-    *ret_is_silent = false;
+    *ret_progress = PROGRESS_ANSWERED;
     for (;;) {
-        while (PQisBusy(conn) == 1 && !mono_reached(until, boot_now())) {
-            ready.events = PQflush(conn) == 1 ? POLLIN | POLLOUT : POLLIN;
-            (void)poll(&ready, 1, 200);
-            if (PQconsumeInput(conn) != 1) {
-                break; /* it is lost, which its result says */
+        while (!wait_ready(conn, us)) {
+            *ret_progress = looks != NULL ? look_at_progress(looks, conn) : PROGRESS_LOST;
+            if (*ret_progress != PROGRESS_WORK || mono_reached(until, boot_now())) {
+                (void)shutdown(PQsocket(conn), SHUT_RDWR);
+                PQclear(last);
+                return NULL;
             }
-        }
-        if (PQisBusy(conn) == 1 && PQstatus(conn) == CONNECTION_OK) {
-            *ret_is_silent = true;
-            (void)shutdown(PQsocket(conn), SHUT_RDWR);
-            PQclear(last);
-            return NULL;
+            *ret_progress = PROGRESS_ANSWERED;
         }
         r = PQgetResult(conn);
         if (r == NULL) {
@@ -505,26 +592,60 @@ static PGresult *wait_for(PGconn *conn, int64_t us, bool *ret_is_silent)
     }
 }
 
+static const char *const progress_words[] = {
+    [PROGRESS_ANSWERED] = NULL,
+    [PROGRESS_LOST] = "the server has not answered",
+    [PROGRESS_STANDBY] =
+        "the change is made on the server and waits for a standby, which is to have "
+        "it before it is in force; none has answered",
+    [PROGRESS_WORK] = "the server still works on what was asked; this is not waited for any longer",
+};
+
 PGresult *cluster_url_wait(struct cluster_url *u, PGconn *conn, int is_sent)
 {
-    u->is_silent = false;
-    return is_sent == 1 ? wait_for(conn, u->answer_s * US_PER_S, &u->is_silent) : NULL;
+    enum progress progress = PROGRESS_ANSWERED;
+    PGresult *r = is_sent != 1
+                      ? NULL
+                      : wait_for(conn, u->silent_s * US_PER_S, u->may_work ? u : NULL, &progress);
+
+    u->silence = progress_words[progress];
+    return r;
 }
 
-PGresult *cluster_url_exec(struct cluster_url *u, PGconn *conn, const char *sql)
+/* Once its connection is cut. */
+static enum cluster_url_doubt doubt_of(const PGconn *conn, const char *sql)
 {
-    return cluster_url_wait(u, conn, PQsendQuery(conn, sql));
+    if (strstr(sql, "COMMIT") != NULL) {
+        return CLUSTER_URL_IN_DOUBT;
+    }
+    if (PQtransactionStatus(conn) == PQTRANS_INTRANS || strncmp(sql, "BEGIN", 5) == 0) {
+        return CLUSTER_URL_NOT_DONE;
+    }
+    return strncmp(sql, "SELECT", 6) == 0 ? CLUSTER_URL_NO_CHANGE : CLUSTER_URL_IN_DOUBT;
+}
+
+PGresult *cluster_url_exec(struct cluster_url *u, PGconn *conn, const char *sql, int count,
+                           const char *const *values)
+{
+    u->doubt = doubt_of(conn, sql);
+    return cluster_url_wait(u, conn,
+                            count == 0
+                                ? PQsendQuery(conn, sql)
+                                : PQsendQueryParams(conn, sql, count, NULL, values, NULL, NULL, 0));
 }
 
 void cluster_url_say_error(const struct cluster_url *u, const PGconn *conn, struct buf *ret_error)
 {
+    static const char *const doubts[] = {
+        [CLUSTER_URL_NO_CHANGE] = "",
+        [CLUSTER_URL_NOT_DONE] = "; its transaction is not done",
+        [CLUSTER_URL_IN_DOUBT] = "; what was asked may be done all the same",
+    };
     struct slice words = slice_trim(slice_string(PQerrorMessage(conn)));
 
-    if (u->is_silent) {
-        (void)buf_addf(ret_error,
-                       "spool %s: the server has not answered for %d s; what was asked may be done "
-                       "all the same",
-                       u->text, u->answer_s); /* sticky, as below */
+    if (u->silence != NULL) {
+        (void)buf_addf(ret_error, "spool %s: %s for %d s%s", u->text, u->silence, u->silent_s,
+                       doubts[u->doubt]); /* sticky, as below */
     } else {
         (void)buf_addf(ret_error, "spool %s: %.*s", u->text, SLICE_ARGS(words));
     }
@@ -537,33 +658,21 @@ struct candidate {
     char *name;       /* owned */
 };
 
-static PGconn *connect_once(const struct link_target *t)
-{
-    const char *names[LINK_WORDS_MAX + 2], *values[LINK_WORDS_MAX + 2];
-    unsigned count = link_words(t, names, values);
-
-    names[count] = "connect_timeout";
-    values[count] = "5";
-    names[count + 1] = NULL;
-    values[count + 1] = NULL;
-    return PQconnectdbParams(names, values, 0);
-}
-
 /* Does it answer a statement? A pool of connections lets us in, whatever is behind it. */
 static bool answers(struct candidate *c)
 {
-    bool is_silent = false;
+    enum progress progress;
     PGresult *r;
 
     if (PQsendQuery(c->conn, "SELECT " LINK_SQL_TIMELINE) != 1) {
         return true; /* it has gone, and the next statement says why */
     }
-    r = wait_for(c->conn, CLUSTER_URL_ANSWER_S * US_PER_S, &is_silent);
+    r = wait_for(c->conn, CLUSTER_URL_ANSWER_S * US_PER_S, NULL, &progress);
     if (PQresultStatus(r) == PGRES_TUPLES_OK && PQntuples(r) == 1) {
         c->timeline = strtoll(PQgetvalue(r, 0, 0), NULL, 10);
     } /* else it is another engine */
     PQclear(r);
-    return !is_silent;
+    return progress == PROGRESS_ANSWERED;
 }
 
 static void try_host(const struct cluster_url *u, unsigned n, struct candidate *c, struct buf *why)
@@ -577,7 +686,7 @@ static void try_host(const struct cluster_url *u, unsigned n, struct candidate *
         }
     }
     c->name = mem_string(lists[0] != NULL && lists[0][0] != '\0' ? lists[0] : "the usual host");
-    c->conn = connect_once(&t);
+    c->conn = connect_once(&t, NULL);
     if (PQstatus(c->conn) != CONNECTION_OK) {
         (void)buf_addf(why, "%s%.*s%s", buf_len(why) > 0 ? "\n" : "",
                        SLICE_ARGS(slice_trim(slice_string(PQerrorMessage(c->conn)))),

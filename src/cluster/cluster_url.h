@@ -29,14 +29,22 @@
 #define CLUSTER_URL_HOSTS_MAX 8
 #define CLUSTER_URL_MAX       2000
 #define CLUSTER_URL_ANSWER_S  10  /* for the first statement of a connection that waits */
-#define CLUSTER_URL_READ_S    30  /* for others, on which the server has a shorter limit */
-#define CLUSTER_URL_WORK_S    600 /* for those of operators, which may look at all mail */
+#define CLUSTER_URL_SILENT_S  30  /* for others, unless the server is seen to work on them */
+#define CLUSTER_URL_WORK_S    600 /* .. for at most so long: they may look at all mail */
 
 /* What a connection is for. */
 enum cluster_url_use {
     CLUSTER_URL_QUEUE,    /* small statements, plans that never read a table whole */
     CLUSTER_URL_READING,  /* lists and counts: changes nothing, nothing takes longer than 10 s */
-    CLUSTER_URL_OPERATOR, /* commands that may take long */
+    CLUSTER_URL_LOOKING,  /* operators' commands that may take long and change nothing */
+    CLUSTER_URL_OPERATOR, /* .. that change something */
+};
+
+/* What is known of a statement that was not answered. */
+enum cluster_url_doubt {
+    CLUSTER_URL_NO_CHANGE, /* it only reads */
+    CLUSTER_URL_NOT_DONE,  /* its transaction is undone */
+    CLUSTER_URL_IN_DOUBT,
 };
 
 struct cluster_url {
@@ -50,8 +58,13 @@ struct cluster_url {
     char *password; /* owned; wiped by cluster_url_fini */
     char *lists[3]; /* owned: host, hostaddr and port, as libpq wants them */
     char options[400];
-    int answer_s;   /* how long a statement may take, on a connection that waits */
-    bool is_silent; /* the last has taken longer */
+    /* Of a connection that waits: so long for a statement's answer; then the server is asked by a
+     * second connection what it does, if `may_work`. */
+    int silent_s;
+    bool may_work;
+    /* Why the answer to the last statement was not waited for; NULL: it was. */
+    const char *silence;
+    enum cluster_url_doubt doubt; /* of the last statement of cluster_url_exec */
 };
 
 /* `where` may begin with "postgresql:". False: *ret_error says what is wrong. cluster_url_fini
@@ -73,11 +86,12 @@ bool cluster_url_resolve(struct cluster_url *u, struct buf *ret_error);
 PGconn *cluster_url_connect(const struct cluster_url *u, struct buf *ret_error);
 
 /* Wait for the answer to what was sent, if it was (`is_sent` is what PQsend.. has returned). NULL,
- * or a failed result: cluster_url_say_error has words. Longer than u->answer_s: the connection is
- * cut. */
+ * or a failed result: cluster_url_say_error has words. When there is none in u->silent_s the
+ * connection is cut, unless u->may_work and its session is seen to work. */
 PGresult *cluster_url_wait(struct cluster_url *u, PGconn *conn, int is_sent);
-/* As PQexec. */
-PGresult *cluster_url_exec(struct cluster_url *u, PGconn *conn, const char *sql);
+/* As PQexecParams, with values and answer in text. */
+PGresult *cluster_url_exec(struct cluster_url *u, PGconn *conn, const char *sql, int count,
+                           const char *const *values);
 /* What has failed last. */
 void cluster_url_say_error(const struct cluster_url *u, const PGconn *conn, struct buf *ret_error);
 

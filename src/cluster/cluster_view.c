@@ -112,7 +112,7 @@ static int ask_prepared(struct view *v, struct cluster_query *q, enum prepared w
             cluster_url_say_error(&v->url, v->conn, &error);
             (void)spool_fail(&v->base, err, "%s", error.failed ? "?" : buf_cstr(&error));
             buf_fini(&error);
-            if (v->url.is_silent || PQstatus(v->conn) != CONNECTION_BAD || !connect_anew(v)) {
+            if (v->url.silence != NULL || PQstatus(v->conn) != CONNECTION_BAD || !connect_anew(v)) {
                 break;
             }
         }

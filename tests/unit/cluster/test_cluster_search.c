@@ -9,6 +9,7 @@
 
 #include "buf.h"
 #include "cluster_url.h"
+#include "pg_proxy.h"
 #include "postgres_server.h"
 #include "spool.h"
 #include "spool_search.h"
@@ -148,37 +149,137 @@ static void what_passes_can_be_left_out(void **state)
     assert_int_equal(ids[1].n, 128);
 }
 
+/* A connection on which a statement's answer is looked for after a second. */
+struct waiting {
+    struct cluster_url u;
+    PGconn *conn;
+    struct buf error;
+};
+
+static void begin(struct waiting *w, const char *host, enum cluster_url_use use)
+{
+    char url[200];
+
+    buf_init(&w->error, 1000);
+    (void)snprintf(url, sizeof url, "//tester@/postgres?host=%s", host != NULL ? host : "");
+    assert_true(cluster_url_parse(&w->u, host != NULL ? url : postgres_server_url(&server), use,
+                                  &w->error));
+    assert_int_equal(w->u.silent_s, CLUSTER_URL_SILENT_S);
+    assert_true(cluster_url_resolve(&w->u, &w->error));
+    w->conn = cluster_url_connect(&w->u, &w->error);
+    assert_non_null(w->conn);
+    w->u.silent_s = 1;
+}
+
+static PGresult *ask(struct waiting *w, const char *sql)
+{
+    return cluster_url_exec(&w->u, w->conn, sql, 0, NULL);
+}
+
+/* It is not answered, with these words, and the connection is cut. */
+static void assert_ends(struct waiting *w, const char *sql, const char *words)
+{
+    PGresult *r = ask(w, sql);
+
+    assert_null(r);
+    cluster_url_say_error(&w->u, w->conn, &w->error);
+    if (strstr(buf_cstr(&w->error), words) == NULL) {
+        fail_msg("%s: %s", sql, buf_cstr(&w->error));
+    }
+    r = ask(w, "SELECT 1");
+    assert_int_not_equal(PQresultStatus(r), PGRES_TUPLES_OK);
+    PQclear(r);
+}
+
+static void end(struct waiting *w)
+{
+    PQfinish(w->conn);
+    cluster_url_fini(&w->u);
+    buf_fini(&w->error);
+}
+
 /* As of a server that hangs after it has let a command in. */
 static void a_statement_without_an_answer_ends(void **state)
 {
-    struct cluster_url u;
-    struct buf error;
-    PGconn *conn;
+    struct waiting w;
+
+    (void)state;
+    begin(&w, NULL, CLUSTER_URL_READING);
+    PQclear(ask(&w, "SET statement_timeout = 0"));
+    assert_ends(&w, "SELECT pg_sleep(3600)", "has not answered for 1 s");
+    end(&w);
+}
+
+static void a_statement_that_the_server_works_on_is_waited_for(void **state)
+{
+    struct waiting w;
     PGresult *r;
 
     (void)state;
-    buf_init(&error, 1000);
-    assert_true(cluster_url_parse(&u, postgres_server_url(&server), CLUSTER_URL_READING, &error));
-    assert_int_equal(u.answer_s, CLUSTER_URL_READ_S);
-    assert_true(cluster_url_resolve(&u, &error));
-    conn = cluster_url_connect(&u, &error);
-    assert_non_null(conn);
-    PQclear(cluster_url_exec(&u, conn, "SET statement_timeout = 0"));
-    u.answer_s = 1;
-    r = cluster_url_exec(&u, conn, "SELECT pg_sleep(3600)");
-    assert_null(r);
-    cluster_url_say_error(&u, conn, &error);
-    assert_non_null(strstr(buf_cstr(&error), "has not answered for 1 s"));
-    r = cluster_url_exec(&u, conn, "SELECT 1"); /* its connection is cut */
-    assert_int_not_equal(PQresultStatus(r), PGRES_TUPLES_OK);
+    begin(&w, NULL, CLUSTER_URL_LOOKING);
+    r = ask(&w, "SELECT pg_sleep(1.3)");
+    assert_int_equal(PQresultStatus(r), PGRES_TUPLES_OK);
     PQclear(r);
-    PQfinish(conn);
-    cluster_url_fini(&u);
-    buf_fini(&error);
+    r = ask(&w, "CREATE TABLE changed ()");
+    assert_int_equal(PQresultStatus(r), PGRES_FATAL_ERROR);
+    assert_non_null(strstr(PQresultErrorMessage(r), "read-only"));
+    PQclear(r);
+    end(&w);
+}
+
+/* The server is well, and what lies between swallows what is sent. What became of it is said as far
+ * as it is known. */
+static void what_was_swallowed_is_not_waited_for(void **state)
+{
+    static const struct {
+        const char *before, *sql, *words;
+    } cases[] = {
+        {"SELECT 1", "SELECT 1", "has not answered for 1 s"},
+        {"SELECT 1", "UPDATE node SET beat = 1", "for 1 s; what was asked may be done"},
+        {"BEGIN", "UPDATE node SET beat = 1", "for 1 s; its transaction is not done"},
+        {"BEGIN", "COMMIT", "for 1 s; what was asked may be done"},
+        {"SELECT 1", "BEGIN; LOCK TABLE node", "for 1 s; its transaction is not done"},
+        {"SELECT 1", "BEGIN; LOCK TABLE node; COMMIT", "for 1 s; what was asked may be done"},
+    };
+    struct pg_proxy proxy;
+
+    (void)state;
+    postgres_server_need_own(&server);
+    pg_proxy_init(&proxy, server.dir);
+    (void)pg_proxy_tell(&proxy, "late 3600000");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct waiting w;
+
+        begin(&w, proxy.dir, CLUSTER_URL_OPERATOR);
+        PQclear(ask(&w, cases[i].before));
+        (void)pg_proxy_tell(&proxy, "arm front 1 swallow *");
+        assert_ends(&w, cases[i].sql, cases[i].words);
+        assert_true(i != 0 || buf_cstr(&w.error)[buf_len(&w.error) - 1] == 's'); /* no more */
+        end(&w);
+    }
+    pg_proxy_fini(&proxy);
+}
+
+static void a_commit_that_waits_for_a_standby_is_told_from_silence(void **state)
+{
+    struct waiting w;
+
+    (void)state;
+    postgres_server_need_own(&server);
+    (void)postgres_server_ask(&server, "ALTER SYSTEM SET synchronous_standby_names = 'gone'");
+    (void)postgres_server_ask(&server, "SELECT pg_reload_conf()");
+    begin(&w, NULL, CLUSTER_URL_OPERATOR);
+    assert_ends(&w, "CREATE TABLE changed ()", "waits for a standby");
+    end(&w);
+    (void)postgres_server_ask(&server, "ALTER SYSTEM RESET synchronous_standby_names");
+    (void)postgres_server_ask(&server, "SELECT pg_reload_conf()");
 }
 
 POSTGRES_MAIN(start, stop, cmocka_unit_test(destinations_are_counted),
               cmocka_unit_test(what_passes_can_be_left_out),
               cmocka_unit_test(a_page_begins_where_it_is_told),
               cmocka_unit_test(the_oldest_of_a_destination_is_found),
-              cmocka_unit_test(a_statement_without_an_answer_ends))
+              cmocka_unit_test(a_statement_without_an_answer_ends),
+              cmocka_unit_test(a_statement_that_the_server_works_on_is_waited_for),
+              cmocka_unit_test(what_was_swallowed_is_not_waited_for),
+              cmocka_unit_test(a_commit_that_waits_for_a_standby_is_told_from_silence))
