@@ -108,8 +108,10 @@ static void put_fields(struct desk *d, struct desk_message *msg, struct desk_fie
     desk_count_fields(d, &msg->f, false);
     unplace(d, msg);
     desk_unlink_key(d, msg);
+    desk_unlink_part(d, msg);
     msg->f = to;
     desk_link_key(d, msg);
+    desk_link_part(d, msg);
     desk_place(d, msg);
 }
 
@@ -271,6 +273,7 @@ static void free_message(struct desk *d, struct desk_message *msg)
     desk_forget_parts_of(d, msg);
     unplace(d, msg);
     desk_unlink_key(d, msg);
+    desk_unlink_part(d, msg);
     desk_set_looked(d, msg, false);
     desk_set_ready(d, msg, false);
     desk_unmiss(d, msg);

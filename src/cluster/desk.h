@@ -93,6 +93,13 @@ struct desk_key {
     UT_hash_handle hh;
 };
 
+/* A message of which parts are on the desk. */
+struct desk_whole {
+    uint64_t id;
+    TAILQ_HEAD(, desk_message) parts;
+    UT_hash_handle hh;
+};
+
 struct desk_message {
     uint64_t id;
     struct desk_fields f;
@@ -103,6 +110,8 @@ struct desk_message {
     struct heap_node due; /* in desk.due[] when it can be claimed */
     struct desk_key *key; /* of its being parked, or NULL */
     TAILQ_ENTRY(desk_message) by_key;
+    struct desk_whole *whole; /* of a part that is there */
+    TAILQ_ENTRY(desk_message) by_whole;
     TAILQ_ENTRY(desk_message) by_look;
     /* Of messages in parts. */
     int64_t give_due;         /* of a part: when what it gives is to be told */
@@ -181,6 +190,7 @@ struct desk {
     struct heap due[DUE_ORDERS];
     TAILQ_HEAD(desk_list, desk_message) looked; /* the latest last */
     size_t looked_count, ready_count, content_bytes;
+    struct desk_whole *wholes; /* by id */
     struct desk_key *keys;
     struct desk_key **keys_in_order; /* owned; NULL: to be made */
     struct desk_batch open;

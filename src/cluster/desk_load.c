@@ -23,6 +23,7 @@ struct desk_message *desk_expect(struct desk *d, uint64_t id, enum desk_reason w
         msg = desk_add_message(d, id);
     }
     desk_forget_parts_of(d, msg);
+    desk_unlink_part(d, msg);
     /* It was known to be gone, and now is said to be there; or was another's, and may be ours. */
     desk_drop_rows(d, msg);
     desk_unmiss(d, msg);
@@ -158,6 +159,7 @@ void desk_loaded(struct desk *d, struct desk_message *msg)
     }
     msg->is_loading = false;
     desk_link_key(d, msg);
+    desk_link_part(d, msg);
     desk_place(d, msg);
     if (msg->is_foreign || (msg->f.m.state != SPOOL_INCOMING && msg->f.m.state != SPOOL_DEFERRED)) {
         desk_set_ready(d, msg, false);

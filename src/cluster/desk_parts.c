@@ -245,21 +245,57 @@ void desk_parts_are_here(struct desk *d, uint64_t whole, uint64_t look)
 }
 
 /* Is it a part of that message, and as it is now? */
-static bool is_part_of(const struct desk *d, const struct desk_message *msg, struct msg_id whole)
+void desk_link_part(struct desk *d, struct desk_message *msg)
 {
-    return !msg->is_loading && !msg->f.gone && !desk_is_outdated(msg, d->look) &&
-           spool_is_part(&msg->f.m) && msg->f.m.whole.n == whole.n;
+    struct desk_whole *whole;
+
+    if (!spool_is_part(&msg->f.m) || msg->f.gone) {
+        return;
+    }
+    HASH_FIND(hh, d->wholes, &msg->f.m.whole.n, sizeof msg->f.m.whole.n, whole);
+    if (whole == NULL) {
+        whole = mem_new(sizeof *whole);
+        whole->id = msg->f.m.whole.n;
+        TAILQ_INIT(&whole->parts);
+        HASH_ADD(hh, d->wholes, id, sizeof whole->id, whole);
+    }
+    msg->whole = whole;
+    TAILQ_INSERT_TAIL(&whole->parts, msg, by_whole);
+}
+
+void desk_unlink_part(struct desk *d, struct desk_message *msg)
+{
+    struct desk_whole *whole = msg->whole;
+
+    if (whole != NULL) {
+        TAILQ_REMOVE(&whole->parts, msg, by_whole);
+        msg->whole = NULL;
+        if (TAILQ_EMPTY(&whole->parts)) {
+            HASH_DEL(d->wholes, whole);
+            mem_free(whole);
+        }
+    }
+}
+
+/* The first part of the message; NULL: none is on the desk. */
+static struct desk_message *first_part(const struct desk *d, struct msg_id id)
+{
+    struct desk_whole *whole;
+
+    HASH_FIND(hh, d->wholes, &id.n, sizeof id.n, whole);
+    return whole != NULL ? TAILQ_FIRST(&whole->parts) : NULL;
 }
 
 int desk_parts_of(struct desk *d, struct msg_id whole, struct msg_id after, size_t max,
                   struct msg_id *ret_ids, size_t *ret_count)
 {
-    struct desk_message **found = mem_array(HASH_COUNT(d->all) + 1, sizeof(struct desk_message *));
+    struct desk_message **found = NULL;
     struct desk_message *msg;
-    size_t count = 0;
+    size_t count = 0, size = 0;
 
-    for (msg = d->all; msg != NULL; msg = msg->hh.next) {
-        if (msg->id > after.n && is_part_of(d, msg, whole)) {
+    for (msg = first_part(d, whole); msg != NULL; msg = TAILQ_NEXT(msg, by_whole)) {
+        if (msg->id > after.n && !desk_is_outdated(msg, d->look)) {
+            found = mem_grow(found, count, &size, sizeof(struct desk_message *));
             found[count++] = msg;
         }
     }
@@ -280,7 +316,7 @@ int desk_parts_of(struct desk *d, struct msg_id whole, struct msg_id after, size
 
 int desk_places_of(struct desk *d, struct msg_id id, struct spool_places *ret)
 {
-    struct desk_message *whole;
+    const struct desk_message *whole;
     int err = desk_parts_want(d, id);
 
     if (err != 0) {
@@ -288,8 +324,9 @@ int desk_places_of(struct desk *d, struct msg_id id, struct spool_places *ret)
     }
     whole = desk_find(d, id);
     spool_places_add(ret, whole->f.p);
-    for (struct desk_message *msg = d->all; msg != NULL && whole->f.m.gathers; msg = msg->hh.next) {
-        if (is_part_of(d, msg, id)) {
+    for (const struct desk_message *msg = whole->f.m.gathers ? first_part(d, id) : NULL;
+         msg != NULL; msg = TAILQ_NEXT(msg, by_whole)) {
+        if (!desk_is_outdated(msg, d->look)) {
             spool_places_add(ret, msg->f.p);
         }
     }

@@ -80,6 +80,12 @@ void desk_link_key(struct desk *d, struct desk_message *msg);
 void desk_unlink_key(struct desk *d, struct desk_message *msg);
 void desk_drop_key_if_empty(struct desk *d, struct desk_key *key);
 
+/* ---- desk_parts.c ---------------------------------------------------------------------------- */
+
+/* A part that is there, among those of its message; and out of these, before its fields change. */
+void desk_link_part(struct desk *d, struct desk_message *msg);
+void desk_unlink_part(struct desk *d, struct desk_message *msg);
+
 /* ---- desk_calls.c: new messages -------------------------------------------------------------- */
 
 /* Into `content`, which has room for n->size. 0 or negative errno. */

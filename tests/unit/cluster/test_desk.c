@@ -240,6 +240,50 @@ static void only_what_is_pending_moves(void **state)
     desk_rollback(&desk);
 }
 
+/* A part that another node has, as it was read just now; `whole` 0: it is gone. */
+static void read_part(uint64_t id, uint64_t whole)
+{
+    const struct spool_message m = {
+        .id = {id}, .whole = {whole}, .state = SPOOL_DEFERRED, .due = {1000}};
+    struct desk_message *msg = desk_expect(&desk, id, DESK_LOOKED);
+
+    assert_non_null(msg);
+    if (whole != 0) {
+        desk_fill(&desk, msg, 7, ROW_WAITING, &m);
+    }
+    desk_loaded(&desk, msg);
+}
+
+static size_t parts_of(uint64_t whole)
+{
+    struct msg_id ids[4];
+    size_t count;
+
+    assert_int_equal(
+        desk_parts_of(&desk, (struct msg_id){whole}, (struct msg_id){0}, 4, ids, &count), 0);
+    return count;
+}
+
+static void parts_of_others_are_listed_as_they_were_read_last(void **state)
+{
+    (void)state;
+    finder_own(&finder, 7, false);
+    read_part(200, 1);
+    read_part(100, 1);
+    assert_int_equal(parts_of(1), 2);
+    desk.look = ++desk.looks; /* of which what was read before is no part */
+    assert_int_equal(parts_of(1), 0);
+    read_part(200, 1);
+    assert_int_equal(parts_of(1), 1);
+    read_part(100, 2);
+    assert_int_equal(parts_of(1), 1);
+    assert_int_equal(parts_of(2), 1);
+    read_part(200, 0);
+    assert_non_null(desk_expect(&desk, 100, DESK_LOOKED));
+    assert_int_equal(parts_of(1), 0);
+    assert_int_equal(parts_of(2), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +293,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(parked_mail_is_claimed_when_it_is_durable, start, stop),
         cmocka_unit_test_setup_teardown(what_moves_is_as_it_was_when_its_batch_fails, start, stop),
         cmocka_unit_test_setup_teardown(only_what_is_pending_moves, start, stop),
+        cmocka_unit_test_setup_teardown(parts_of_others_are_listed_as_they_were_read_last, start,
+                                        stop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
