@@ -140,18 +140,38 @@ static int run(PGconn *conn, struct cluster_url *u, const char *sql, struct buf 
     return r != NULL ? 0 : -EIO;
 }
 
+/* IF NOT EXISTS wants rights to the database of who only has the schema. */
+static int make_schema(PGconn *conn, struct cluster_url *u, struct buf *ret_error)
+{
+    const char *const name = u->schema;
+    PGresult *r =
+        cluster_url_exec(u, conn, "SELECT 1 FROM pg_namespace WHERE nspname = $1", 1, &name);
+    bool is_there = PQntuples(r) == 1;
+    char sql[100];
+    int err = 0;
+
+    if (PQresultStatus(r) != PGRES_TUPLES_OK) {
+        cluster_url_say_error(u, conn, ret_error);
+        err = -EIO;
+    } else if (!is_there) {
+        (void)snprintf(sql, sizeof sql, "CREATE SCHEMA \"%s\"", u->schema); /* fits: it is short */
+        err = run(conn, u, sql, ret_error);
+    }
+    PQclear(r);
+    return err;
+}
+
 int cluster_tables_init(const char *url, struct slice password, bool flag, struct buf *out,
                         struct buf *ret_error)
 {
     struct cluster_url u;
-    char sql[100];
     int err;
     PGconn *conn = begin(&u, url, CLUSTER_URL_OPERATOR, password, false, &err, ret_error);
 
     (void)flag;
     if (conn != NULL) {
-        (void)snprintf(sql, sizeof sql, "BEGIN; CREATE SCHEMA IF NOT EXISTS \"%s\"", u.schema);
-        err = run(conn, &u, sql, ret_error);
+        err = run(conn, &u, "BEGIN", ret_error);
+        err = err != 0 ? err : make_schema(conn, &u, ret_error);
         err = err != 0 ? err : run(conn, &u, schema_sql, ret_error);
         err = err != 0 ? err : run(conn, &u, "COMMIT", ret_error);
         if (err == 0) {
@@ -209,6 +229,13 @@ static const char settings_sql[] =
     "current_setting('max_connections'), 'each node takes up to 7')) "
     "s (good, must, name, value, advice) WHERE NOT good";
 
+/* Is it good enough for a server without a standby? */
+static bool is_fit_alone(const char *setting, const char *value)
+{
+    return strcmp(setting, "synchronous_standby_names") == 0 ||
+           (strcmp(setting, "synchronous_commit") == 0 && strcmp(value, "off") != 0);
+}
+
 static int check_settings(PGconn *conn, struct cluster_url *u, bool needs_standby, struct buf *out,
                           struct buf *ret_error)
 {
@@ -216,7 +243,7 @@ static int check_settings(PGconn *conn, struct cluster_url *u, bool needs_standb
     int err = r != NULL ? 0 : -EIO;
 
     for (int i = 0; r != NULL && i < PQntuples(r); i++) {
-        if (!needs_standby && strcmp(PQgetvalue(r, i, 2), "synchronous_standby_names") == 0) {
+        if (!needs_standby && is_fit_alone(PQgetvalue(r, i, 2), PQgetvalue(r, i, 3))) {
             continue;
         }
         if (strcmp(PQgetvalue(r, i, 1), "t") == 0) {

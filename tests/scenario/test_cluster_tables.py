@@ -43,6 +43,21 @@ class Tables(sluice.TestCase):
         self.assertNotEqual(status, 0)
         self.assertIn("already exists", said)
 
+    def test_a_role_needs_no_more_than_its_schema(self):
+        self.server.ask("CREATE ROLE mail LOGIN; CREATE SCHEMA sluice AUTHORIZATION mail")
+        self.addCleanup(self.server.ask, "DROP SCHEMA sluice CASCADE; DROP ROLE mail")
+        url = self.server.url().replace("tester@", "mail@")
+        status, said = self.cluster("init", url)
+        self.assertEqual(status, 0, said)
+        site = self.site()
+        d = self.daemon(spool=url, cluster_standby="none", relayhost=site.nexthop)
+        d.send("a@example.org", ["r@example.net"])
+        self.eventually(lambda: site.recipients() == ["r@example.net"])
+        self.assertEqual(d.stop(), 0)
+        status, said = self.cluster("init", url.replace("schema=sluice", "schema=other"))
+        self.assertNotEqual(status, 0)
+        self.assertIn("permission denied for database", said)
+
     def test_what_is_wrong_is_said(self):
         url = self.server.url()
         cases = [
@@ -115,10 +130,16 @@ class Tables(sluice.TestCase):
 
     def test_a_standby_is_not_missed_where_there_is_none(self):
         self.init()
+        self.addCleanup(self.server.ask, "ALTER ROLE tester RESET synchronous_commit")
         for standby, wants in (("required", self.assertIn), ("none", self.assertNotIn)):
             d = self.daemon(start=False, spool=self.server.url(), cluster_standby=standby)
             d.write_config()
-            wants("error: synchronous_standby_names is empty", d.cli("cluster", "check").stdout)
+            self.server.ask("ALTER ROLE tester SET synchronous_commit = local")
+            said = d.cli("cluster", "check").stdout
+            wants("error: synchronous_standby_names is empty", said)
+            wants("error: synchronous_commit is local", said)
+            self.server.ask("ALTER ROLE tester SET synchronous_commit = off")
+            self.assertIn("error: synchronous_commit is off", d.cli("cluster", "check").stdout)
 
     def test_orphans_are_found_and_removed(self):
         self.init()
