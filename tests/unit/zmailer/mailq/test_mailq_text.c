@@ -79,7 +79,7 @@ static bool after(struct slice line, const char *word, struct slice *ret)
 
 static uint32_t number_after(struct slice line, const char *word)
 {
-    struct slice rest;
+    struct slice rest = {NULL, 0};
 
     assert_true(after(line, word, &rest));
     return (uint32_t)strtoul(rest.ptr, NULL, 10);
