@@ -526,6 +526,7 @@ static enum progress ask_of_session(PGconn *conn, int pid)
     enum progress progress = PROGRESS_WORK;
     char sql[256];
     PGresult *r;
+    long said;
 
     (void)snprintf(
         sql, sizeof sql,
@@ -537,7 +538,10 @@ static enum progress ask_of_session(PGconn *conn, int pid)
     }
     r = PQgetResult(conn);
     if (PQresultStatus(r) == PGRES_TUPLES_OK && PQntuples(r) == 1) {
-        progress = (enum progress)strtol(PQgetvalue(r, 0, 0), NULL, 10);
+        said = strtol(PQgetvalue(r, 0, 0), NULL, 10);
+        progress = said == PROGRESS_STANDBY ? PROGRESS_STANDBY
+                   : said == PROGRESS_LOST  ? PROGRESS_LOST
+                                            : PROGRESS_WORK;
     }
     PQclear(r);
     return progress;
@@ -598,7 +602,7 @@ static const char *const progress_words[] = {
     [PROGRESS_STANDBY] =
         "the change is made on the server and waits for a standby, which is to have "
         "it before it is in force; none has answered",
-    [PROGRESS_WORK] = "the server still works on what was asked; this is not waited for any longer",
+    [PROGRESS_WORK] = "the server has not ended what was asked, on which it has worked",
 };
 
 PGresult *cluster_url_wait(struct cluster_url *u, PGconn *conn, int is_sent)
@@ -609,6 +613,7 @@ PGresult *cluster_url_wait(struct cluster_url *u, PGconn *conn, int is_sent)
                       : wait_for(conn, u->silent_s * US_PER_S, u->may_work ? u : NULL, &progress);
 
     u->silence = progress_words[progress];
+    u->silence_s = progress == PROGRESS_WORK ? CLUSTER_URL_WORK_S : u->silent_s;
     return r;
 }
 
@@ -644,7 +649,7 @@ void cluster_url_say_error(const struct cluster_url *u, const PGconn *conn, stru
     struct slice words = slice_trim(slice_string(PQerrorMessage(conn)));
 
     if (u->silence != NULL) {
-        (void)buf_addf(ret_error, "spool %s: %s for %d s%s", u->text, u->silence, u->silent_s,
+        (void)buf_addf(ret_error, "spool %s: %s for %d s%s", u->text, u->silence, u->silence_s,
                        doubts[u->doubt]); /* sticky, as below */
     } else {
         (void)buf_addf(ret_error, "spool %s: %.*s", u->text, SLICE_ARGS(words));

@@ -64,6 +64,7 @@ struct cluster_url {
     bool may_work;
     /* Why the answer to the last statement was not waited for; NULL: it was. */
     const char *silence;
+    int silence_s;                /* .. and for how long it was */
     enum cluster_url_doubt doubt; /* of the last statement of cluster_url_exec */
 };
 
