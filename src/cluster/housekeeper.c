@@ -12,7 +12,9 @@
 
 /* The turn of the fresh tables. The lock and the look under it are one transaction; what is refused
  * (a lock that others hold, a table with rows) undoes only that try. Nothing has happened since
- * the last turn when the table in use is as small as an empty one. */
+ * the last turn when the table in use is as small as an empty one. It waits for no standby: with
+ * that lock, mail that passes could not be read for as long as none answers. A standby that takes
+ * over without the turn goes on with the table before. */
 static const char turn_sql[] =
     "DO $$ DECLARE c record; k int; has boolean; "
     "now_us bigint := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint; grown bigint; "
@@ -22,6 +24,7 @@ static const char turn_sql[] =
     "IF grown < 65536 OR (grown < " HOUSEKEEPER_TURN_MAX
     " AND abs(now_us - c.fresh_since) < 20000000) THEN RETURN; END IF; "
     "PERFORM set_config('lock_timeout', '200', true); "
+    "PERFORM set_config('synchronous_commit', 'local', true); "
     "FOR i IN 1..2 LOOP k := (c.fresh_now + i) % 3; "
     "BEGIN "
     "EXECUTE 'SELECT EXISTS (SELECT FROM fresh_' || k || ')' INTO has; "
