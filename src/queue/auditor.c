@@ -432,6 +432,7 @@ static bool is_passed(struct queue *q, struct msg_id id)
     struct wall due;
 
     if (queue_clock_is_walking(&q->clock) /* times are being moved */ ||
+        batch_is_late(&q->batch) /* what that has changed is in no order before its end */ ||
         spool_is_claimed(q->spool, id) || spool_read(q->spool, id, &m) != 0 ||
         (m.state != SPOOL_INCOMING && m.state != SPOOL_DEFERRED)) {
         return false;

@@ -3032,6 +3032,21 @@ static void put_many(int count)
     settle();
 }
 
+/* What it has changed can't be claimed before its end, however long that takes. */
+static void what_a_late_commit_has_changed_is_not_overlooked(void **state)
+{
+    (void)state;
+    submit("s@from.test", "b@there.test");
+    memory_later_hold(&site.later, true);
+    deferred(0);
+    for (int i = 0; i < 3; i++) {
+        audit();
+    }
+    commits_end(0);
+    check_findings(0, 0);
+    assert_int_equal(site.count, 2);
+}
+
 static void many_do_not_wait_for_the_commit_before_theirs(void **state)
 {
     (void)state;
@@ -4073,6 +4088,7 @@ UNIT_MAIN(
     QUEUE_TEST(a_question_about_what_does_not_come_at_hand_ends),
 #endif
     LATER_TEST(nothing_is_answered_before_its_commit_has_ended),
+    LATER_TEST(what_a_late_commit_has_changed_is_not_overlooked),
     LATER_TEST(many_do_not_wait_for_the_commit_before_theirs),
     LATER_TEST(in_busy_times_commits_are_spaced_out),
     LATER_TEST(the_first_of_many_waits_as_long_as_a_slow_commit_took),
