@@ -85,6 +85,18 @@ void queue_lose(struct queue *q, struct msg_id id)
     batch_drop(q, id);
 }
 
+void queue_lose_unclaimed(struct queue *q)
+{
+    struct active_msg *m, *next;
+
+    HASH_ITER(hh, q->active.msgs, m, next)
+    {
+        if (!m->is_lost && !spool_is_claimed(q->spool, m->id)) {
+            queue_lose(q, m->id);
+        }
+    }
+}
+
 /* ---- control -------------------------------------------------------------------------------- */
 
 static void on_control(void *arg, struct channel *ch)

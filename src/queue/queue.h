@@ -135,6 +135,9 @@ void queue_leave(struct queue *q, struct msg_id id);
 /* Another node has it now: nothing of it is stored any more. There may be thousands, and each would
  * have to be read before its end could be found to be of no effect. */
 void queue_lose(struct queue *q, struct msg_id id);
+/* All that is claimed was lost: so is what is here without a claim, as the batch that had claimed
+ * it has failed. */
+void queue_lose_unclaimed(struct queue *q);
 
 /* The tables by which mail is routed are others now: all of it is routed anew. */
 void queue_reroute(struct queue *q);

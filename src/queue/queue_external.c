@@ -123,6 +123,7 @@ void external_tell(struct queue *q)
             break;
         case SPOOL_EVENT_LOST:
             if (event.id.n == 0) {
+                queue_lose_unclaimed(q);
                 node_lease_lost(q);
                 break;
             }

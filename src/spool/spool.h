@@ -356,7 +356,8 @@ enum spool_event_type {
                              obsoleted */
     SPOOL_EVENT_READY,  /* something that was -EAGAIN may be at hand now, or mail can be claimed */
     SPOOL_EVENT_LOST,   /* a message that was claimed is not ours any more, nor what becomes of it;
-                          without an id: that was all, and spool_lease_ended is waited for */
+                          without an id: that was all, but for what a batch had claimed that has
+                          failed, and spool_lease_ended is waited for */
     SPOOL_EVENT_HURRY,  /* a message that was to be left (CHANGED) is still being delivered, and
                           another node waits for it: what can be broken off is to be */
     SPOOL_EVENT_ROUTES, /* the generation of our routes is another one (spool_routes.h) */

@@ -10,4 +10,7 @@
  * question and must outlast it. */
 void leased_spool(struct spool *sp, const _Atomic int64_t *until_us);
 
+/* It was taken away, as the next event says; no message was claimed that is named. */
+void leased_spool_lose(void);
+
 #endif

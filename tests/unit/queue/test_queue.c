@@ -1198,6 +1198,32 @@ static void what_waits_for_a_process_goes_back_when_the_lease_ends(void **state)
     assert_int_equal(messages(), 0);
 }
 
+/* It fails with the lease, and its claims with it: of these no event tells. */
+static void what_a_batch_has_claimed_that_failed_goes_with_the_lease(void **state)
+{
+    (void)state;
+    struct queue *q = site.role.state;
+    struct msg_id n;
+    const char *id;
+
+    submit("a@here.test", "b@there.test");
+    assert_int_equal(site.count, 1);
+    lease_until_us = 0;
+    settle();
+    id = submit("a@here.test", "c@other.test"); /* it is in memory, and waits for the lease */
+    assert_true(spool_id_parse(slice_string(id), &n));
+    assert_non_null(active_find(&q->active, n));
+    assert_int_equal(spool_remove(q->spool, n), 0); /* another node has it */
+    assert_int_equal(spool_commit(q->spool), 0);
+    leased_spool_lose();
+    external_tell(q);
+    renew_lease();
+    assert_null(active_find(&q->active, n));
+    assert_int_equal(site.count, 1);
+    sent(0); /* what is claimed still was not lost */
+    assert_int_equal(messages(), 0);
+}
+
 static void only_those_without_a_verdict_go_again(void **state)
 {
     static const enum wire_verdict_kind kinds[] = {VERDICT_NONE, VERDICT_BOUNCED, VERDICT_NONE};
@@ -4008,6 +4034,7 @@ UNIT_MAIN(
     QUEUE_TEST(what_is_given_back_goes_on_soon),
     LEASE_TEST(nothing_is_handed_out_while_the_lease_is_over),
     LEASE_TEST(what_waits_for_a_process_goes_back_when_the_lease_ends),
+    LEASE_TEST(what_a_batch_has_claimed_that_failed_goes_with_the_lease),
     LEASE_TEST(only_those_without_a_verdict_go_again),
     LEASE_TEST(what_is_broken_off_without_need_waits),
     QUEUE_TEST(mixed_verdicts_of_one_message_are_settled_one_by_one),
