@@ -276,12 +276,6 @@ static struct committer_batch *first_not_ended(struct committer *c)
     return b;
 }
 
-static bool is_passing(const char *state)
-{
-    return strcmp(state, "40001") == 0 || strcmp(state, "40P01") == 0 ||
-           strcmp(state, "55P03") == 0;
-}
-
 static int errno_of(const char *state)
 {
     return strcmp(state, "22012") == 0                                  ? -ESTALE
@@ -305,7 +299,7 @@ static void undo(struct committer *c)
 
     CHECK(b != NULL && b->state == BATCH_SENT);
     is_stale = is_of_tables(b->error_state);
-    if (is_passing(b->error_state) && ++b->tries < COMMITTER_TRIES) {
+    if (link_error_passes(b->error_state) && ++b->tries < COMMITTER_TRIES) {
         for (; b != NULL; b = STAILQ_NEXT(b, next)) {
             b->state = BATCH_WAITING;
         }

@@ -119,6 +119,13 @@ static inline struct link_param link_text_param(const char *text)
     "wait_event = 'ClientRead' AND xact_start IS NOT NULL AND clock_timestamp() - query_start "    \
     "NOT BETWEEN interval '0' AND " interval
 
+/* Is what was refused with that SQLSTATE to be tried again? Serialization, deadlock, lock. */
+static inline bool link_error_passes(const char *state)
+{
+    return strcmp(state, "40001") == 0 || strcmp(state, "40P01") == 0 ||
+           strcmp(state, "55P03") == 0;
+}
+
 /* A bigint in binary. False: it is none, or NULL, or not there. */
 static inline bool link_number(const PGresult *result, int row, int column, int64_t *ret)
 {

@@ -584,12 +584,6 @@ bool member_link_read_answer(struct member_link *ml, enum purpose purpose, const
     UNREACHABLE("a purpose");
 }
 
-static bool passes(const char *state)
-{
-    return strcmp(state, "40001") == 0 || strcmp(state, "40P01") == 0 ||
-           strcmp(state, "55P03") == 0;
-}
-
 /* What it means that a statement has failed. False: nothing that we know. */
 bool member_link_read_failure(struct member_link *ml, enum purpose purpose, const PGresult *r)
 {
@@ -598,7 +592,7 @@ bool member_link_read_failure(struct member_link *ml, enum purpose purpose, cons
     bool is_condition = state != NULL && strcmp(state, "22012") == 0;
 
     ml->failed = true;
-    if (state != NULL && passes(state)) {
+    if (state != NULL && link_error_passes(state)) {
         ml->answer.outcome = MEMBERSHIP_AGAIN;
         member_link_keep_error(ml, words != NULL ? words : state);
     } else if (is_condition && purpose == FENCE) {
