@@ -6,8 +6,8 @@
  * (buf_consume) moves a start offset and compacts now and then, so a buffer also serves as a queue
  * of bytes between a socket and an engine.
  *
- * Invariant: start <= end <= size; the bytes are ptr[start..end).
- * Embed it; buf_fini releases the bytes. Fields are private to buf.c but for the accessors here.
+ * Invariant: start <= end <= size; the bytes are ptr[start..end). The buffer is embedded; buf_fini
+ * releases the bytes. Fields are private to buf.c, except through the accessors here.
  */
 #ifndef BASE_BUF_H
 #define BASE_BUF_H
@@ -23,33 +23,34 @@ struct buf {
     size_t start;
     size_t end;
     size_t size;
-    size_t limit; /* bytes; the most that may be held at once */
+    size_t limit; /* maximum of bytes held at once */
     bool failed;
     bool secret; /* see buf_keep_secret */
 };
 
-/* Empty; nothing is allocated until the first append. */
+/* Initializes an empty buffer; nothing is allocated until the first append. */
 void buf_init(struct buf *b, size_t limit_bytes);
 
-/* Release the bytes; the buffer is as after buf_init with the same limit. */
+/* Releases the bytes; the buffer is as after buf_init with the same limit. */
 void buf_fini(struct buf *b);
 
-/* The same after overwriting them, for what held a secret. */
+/* Releases the bytes after overwriting them, for a buffer that held a secret. */
 void buf_wipe(struct buf *b);
 
-/* From now on: what it gives up, by whatever function but buf_take, is overwritten first. Lasts
- * until buf_init. */
+/* Makes all functions except buf_take overwrite bytes before they drop them. Lasts until
+ * buf_init. */
 void buf_keep_secret(struct buf *b);
 
-/* Forget content and error, keep the memory. */
+/* Drops content and error, and keeps the memory. */
 void buf_clear(struct buf *b);
 
-/* What is in it; lasts until the next call that changes the buffer. */
+/* Returns the content; lasts until the next call that changes the buffer. */
 struct slice buf_slice(const struct buf *b);
 
 size_t buf_len(const struct buf *b);
 
-/* All appends: false (and `failed`) when the limit would be passed. */
+/* Appends bytes. Each of these functions returns false and sets `failed` if the content would
+ * exceed the limit. */
 bool buf_add(struct buf *b, struct slice bytes);
 bool buf_add_string(struct buf *b, const char *string);
 bool buf_add_byte(struct buf *b, char c);
@@ -57,23 +58,23 @@ bool buf_addf(struct buf *b, const char *format, ...) __attribute__((format(prin
 bool buf_addv(struct buf *b, const char *format, va_list args)
     __attribute__((format(printf, 2, 0)));
 
-/* Room for `len` more bytes to be written in place at the returned pointer (then buf_grew); NULL
- * past the limit. */
+/* Returns room for `len` more bytes, to be written in place and counted by buf_grew; NULL if the
+ * content would exceed the limit. */
 char *buf_room(struct buf *b, size_t len);
 void buf_grew(struct buf *b, size_t len);
 
-/* Drop `len` bytes from the front (len <= buf_len). */
+/* Drops `len` bytes from the front (len <= buf_len). */
 void buf_consume(struct buf *b, size_t len);
 
-/* Cut to the first `len` bytes (len <= buf_len). */
+/* Cuts the content to its first `len` bytes (len <= buf_len). */
 void buf_truncate(struct buf *b, size_t len);
 
-/* The content as a NUL-terminated string (embedded NULs stay); CHECKs that it did not fail. Lasts
- * like buf_slice. */
+/* Returns the content as a NUL-terminated string (embedded NULs stay); CHECKs that the buffer has
+ * not failed. Lasts as long as buf_slice. */
 const char *buf_cstr(struct buf *b);
 
-/* The content as a NUL-terminated string that the caller frees with mem_free; the buffer is empty
- * then. */
+/* Returns the content as a NUL-terminated string that the caller frees with mem_free; the buffer is
+ * then empty. */
 char *buf_take(struct buf *b);
 
 #endif

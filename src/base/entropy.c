@@ -5,7 +5,7 @@
 
 #include "check.h"
 
-#define WHOLE_MAX 256 /* so many bytes come in one piece, signals or not (getrandom(2)) */
+#define WHOLE_MAX 256 /* bytes that getrandom(2) returns in one piece, even with signals */
 
 void entropy_fill(void *bytes, size_t len)
 {

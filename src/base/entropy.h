@@ -1,7 +1,7 @@
 /*
- * Random bytes from the kernel: for what a stranger must not be able to guess or to choose (keys of
- * hash tables, boundaries, identifiers, challenges). For decisions that have to replay there is
- * rng.h.
+ * Random bytes from the kernel, for values that a stranger must not be able to guess or to choose
+ * (keys of hash tables, boundaries, identifiers, challenges). Use rng.h for decisions that must be
+ * reproducible.
  */
 #ifndef BASE_ENTROPY_H
 #define BASE_ENTROPY_H
@@ -9,13 +9,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Fill `len` bytes, at most 256. The kernel's generator never fails once it is seeded, which this
- * waits for after the machine's start. */
+/* Fills `len` bytes, at most 256. Waits after the machine's start until the kernel's generator is
+ * seeded; after that the generator never fails. */
 void entropy_fill(void *bytes, size_t len);
 
 uint64_t entropy_u64(void);
 
-/* `len` random hexadecimal digits, at most 512 and an even number; no NUL behind them. */
+/* Fills `text` with `len` random hexadecimal digits, at most 512 and an even number, without a
+ * NUL. */
 void entropy_text(char *text, size_t len);
 
 #endif

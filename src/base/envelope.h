@@ -1,5 +1,5 @@
 /*
- * The words of an SMTP envelope that receiver, spool and deliverer must agree on.
+ * Values of an SMTP envelope that receiver, spool and deliverer must agree on.
  *
  * Values are stored in spools and sent between processes: they never change meaning.
  */
@@ -16,17 +16,17 @@
 #define DSN_ENVID_MAX 100
 #define DSN_ORCPT_MAX 500
 
-/* What is known of a message's content and wishes; a bit set. */
+/* Properties of a message's content and its sender's requests; a bit set. */
 enum envelope_flag {
     ENVELOPE_8BIT = 1 << 0,     /* BODY=8BITMIME was declared, or 8-bit bytes were seen */
     ENVELOPE_SMTPUTF8 = 1 << 1, /* SMTPUTF8 was given: the envelope or headers may need it */
     ENVELOPE_RET_FULL = 1 << 2, /* DSN RET=FULL */
     ENVELOPE_RET_HDRS = 1 << 3, /* DSN RET=HDRS */
-    ENVELOPE_REPORT = 1 << 4,   /* made by us: a delivery report */
+    ENVELOPE_REPORT = 1 << 4,   /* our own delivery report */
     ENVELOPE_TRACE = 1 << 5,    /* sendmail -v: report every delivery to the sender */
 };
 
-/* DSN NOTIFY, a bit set; 0 = not given (RFC 3461: as if FAILURE and perhaps DELAY were). */
+/* DSN NOTIFY, a bit set; 0 = not given (RFC 3461: FAILURE and perhaps DELAY apply). */
 enum notify {
     NOTIFY_DEFAULT = 0,
     NOTIFY_NEVER = 1 << 0,
@@ -35,8 +35,8 @@ enum notify {
     NOTIFY_DELAY = 1 << 3,
 };
 
-/* Is it an address, and neither a program (a bar) nor a file (a slash)? X.400 addresses begin with
- * a slash, too. Routers quote what has such a character. */
+/* Is this an address, and neither a program (a bar) nor a file (a slash)? X.400 addresses begin
+ * with a slash, too. Routers quote addresses that begin with such a character. */
 bool envelope_is_mailbox(struct slice address);
 
 #endif

@@ -38,8 +38,8 @@ uint64_t hash_bytes(const void *bytes, size_t len)
     size_t left = len;
 
     for (; left >= 8; left -= 8, p += 8) {
-        memcpy(&word, p, 8); /* little-endian machines only get the published test values; no
-                                decision depends on them */
+        memcpy(&word, p, 8); /* only little-endian machines get the published test values; no
+                              * decision depends on them */
         v[3] ^= word;
         sip_round(v);
         v[0] ^= word;

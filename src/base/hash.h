@@ -1,9 +1,10 @@
 /*
- * The seeded hash function behind every uthash table: SipHash-1-3 (Aumasson and Bernstein), so that
- * a stranger who chooses domain names cannot choose collisions. Include this instead of uthash.h.
+ * The seeded hash function of every uthash table: SipHash-1-3 (Aumasson and Bernstein), so that a
+ * stranger who chooses domain names cannot choose collisions. Include this instead of uthash.h.
  *
- * The key is one per process, set by hash_seed at start-up before the first table exists; without
- * that it is fixed, so simulation and tests replay. No decision may depend on a table's order.
+ * The key is one per process, set by hash_seed at start-up before the first table exists. Without
+ * that the key is fixed, so that simulation and tests are reproducible. No decision may depend on a
+ * table's order.
  */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
@@ -11,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Set the process-wide key. */
+/* Sets the process-wide key. */
 void hash_seed(uint64_t k0, uint64_t k1);
 
 uint64_t hash_bytes(const void *bytes, size_t len);
@@ -22,10 +23,11 @@ uint64_t hash_bytes(const void *bytes, size_t len);
 #include <uthash.h>
 #pragma GCC diagnostic pop
 
-/* Walk a table bucket by bucket, for callers that visit all elements a part at a time and not all
- * at once. `any` is the handle of some element, NULL when the table is empty. Returns the first
- * handle of bucket *cursor, the others follow by hh_next, NULL when there is none; *cursor goes on,
- * to 0 behind the last. A table that grows meanwhile makes the walk skip or repeat. */
+/* Walks a table bucket by bucket, for callers that visit all elements a part at a time and not all
+ * at once. `any` is the handle of some element, NULL if the table is empty. Returns the first
+ * handle of bucket *cursor, or NULL if the bucket is empty; the others follow by hh_next. Advances
+ * *cursor, to 0 after the last bucket. A table that grows in between makes the walk skip or repeat
+ * elements. */
 static inline struct UT_hash_handle *hash_bucket(const struct UT_hash_handle *any, uint64_t *cursor)
 {
     const struct UT_hash_table *table = any != NULL ? any->tbl : NULL;

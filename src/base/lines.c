@@ -56,7 +56,8 @@ void wirelines_add(struct wirelines *w, struct slice in, struct buf *out)
         size_t end = slice_find(in, '\n');
 
         if (end > 0) {
-            (void)buf_add(out, slice_of(in.ptr, end)); /* the error sticks, here and below */
+            (void)buf_add(out, slice_of(in.ptr, end)); /* the buffer's error is sticky, here and
+                                                        * below */
             w->last = in.ptr[end - 1];
         }
         if (end < in.len) {

@@ -1,6 +1,6 @@
 /*
- * Ends of lines: content as mail travels (CR LF) and as files and programs have it (LF), for any
- * split of the input. A plain value each; fields are private to lines.c.
+ * Ends of lines: converts content between CR LF, as mail travels, and LF, as in files and programs,
+ * for any split of the input. A plain value each; fields are private to lines.c.
  */
 #ifndef BASE_LINES_H
 #define BASE_LINES_H
@@ -10,33 +10,33 @@
 #include "buf.h"
 #include "slice.h"
 
-/* To LF. Only a CR in front of an LF goes; others are content. The last line gets an end if it has
- * none. */
+/* Converter to LF. It removes only a CR before an LF; other CRs are content. It adds an end to an
+ * unfinished last line. */
 struct unixlines {
-    bool held_cr; /* the input so far ended in a CR that is not written yet */
-    bool in_line; /* the output does not end in LF */
+    bool held_cr; /* whether the input so far ended in a CR that is not written yet */
+    bool in_line; /* whether the output so far does not end in LF */
 };
 
 void unixlines_init(struct unixlines *u);
 
-/* Append `in`, converted, to `out`, whose sticky error tells when it is full. At most one byte more
- * than `in` has. */
+/* Converts `in` and appends it to `out`, whose sticky error shows when `out` is full. Adds at most
+ * one byte more than `in` has. */
 void unixlines_add(struct unixlines *u, struct slice in, struct buf *out);
 
-/* The input is over. */
+/* Ends the conversion. */
 void unixlines_end(struct unixlines *u, struct buf *out);
 
-/* To CR LF. What ends in CR LF already stays. */
+/* Converter to CR LF. Lines that end in CR LF already are not changed. */
 struct wirelines {
-    char last; /* byte of the input; LF at its beginning */
+    char last; /* last byte of the input; LF at its beginning */
 };
 
 void wirelines_init(struct wirelines *w);
 
-/* At most twice as many bytes as `in` has. */
+/* Converts `in` and appends it to `out`; adds at most twice as many bytes as `in` has. */
 void wirelines_add(struct wirelines *w, struct slice in, struct buf *out);
 
-/* The input is over: the last line gets an end if it has none. */
+/* Ends the conversion: adds an end to an unfinished last line. */
 void wirelines_end(struct wirelines *w, struct buf *out);
 
 #endif

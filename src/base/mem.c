@@ -5,7 +5,7 @@
 
 #include "check.h"
 
-#define GROW_FROM 64 /* bytes: below that the allocator's own bookkeeping is what costs */
+#define GROW_FROM 64 /* bytes; for fewer the allocator's own bookkeeping dominates */
 
 static void *must(void *ptr)
 {
@@ -40,7 +40,7 @@ void *mem_grow(void *array, size_t count, size_t *size, size_t element)
     if (*size == 0) {
         *size = element < GROW_FROM ? GROW_FROM / element : 1;
     } else {
-        *size *= 2; /* an array of more than half of all bytes does not exist */
+        *size *= 2; /* does not overflow: no array has more than half of all addresses */
     }
     return mem_resize(array, *size, element);
 }

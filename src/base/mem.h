@@ -1,38 +1,38 @@
 /*
  * Allocation that does not return NULL.
  *
- * For objects whose number is bounded by a budget elsewhere: when even such a request fails, the
- * process says so, exits, and restarts from the spool. What can grow with outside input is admitted
- * against a named limit before it gets here.
+ * For objects whose number is limited elsewhere: if even such a request fails, the process logs
+ * that, exits, and restarts from the spool. Data that can grow with outside input is checked
+ * against a named limit before it is allocated here.
  */
 #ifndef BASE_MEM_H
 #define BASE_MEM_H
 
 #include <stddef.h>
 
-/* `size` zeroed bytes; free with mem_free. */
+/* Returns `size` zeroed bytes, to be freed with mem_free. */
 void *mem_new(size_t size);
 
-/* `count` zeroed elements of `size` bytes; overflow is treated like exhaustion. */
+/* Returns `count` zeroed elements of `size` bytes; an overflow is treated like a lack of memory. */
 void *mem_array(size_t count, size_t size);
 
-/* Resize an array to `count` elements of `size` bytes; new bytes are not cleared. `old` may be
+/* Resizes an array to `count` elements of `size` bytes; new bytes are not cleared. `old` may be
  * NULL. */
 void *mem_resize(void *old, size_t count, size_t size);
 
-/* Room for one more element at the end of an array: `array` (NULL at first) has `*size` places of
- * `element` bytes, of which `count` are used. Returned as it is while one is free, else resized:
- * doubled, the first time to 64 bytes or one element, so that appending n elements costs O(n). New
- * places are not cleared. */
+/* Makes room for one more element at the end of an array and returns the array. `array` (NULL at
+ * first) has `*size` places of `element` bytes, of which `count` are used. If no place is free, the
+ * array is doubled (the first time: made 64 bytes or one element large), so that appending n
+ * elements costs O(n). New places are not cleared. */
 void *mem_grow(void *array, size_t count, size_t *size, size_t element);
 
-/* A copy of `len` bytes plus a terminating NUL. */
+/* Returns a copy of `len` bytes plus a terminating NUL. */
 char *mem_copy(const void *bytes, size_t len);
 
-/* A copy of a C string. */
+/* Returns a copy of a C string. */
 char *mem_string(const char *string);
 
-/* free(3); NULL is fine. */
+/* Frees memory as free(3) does; NULL is allowed. */
 void mem_free(void *ptr);
 
 #endif

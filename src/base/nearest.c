@@ -2,10 +2,10 @@
 
 #include <string.h>
 
-#define EDITS_MAX      3  /* between a name and the one that was meant */
-#define NAME_MAX_BYTES 64 /* nothing is near a longer one */
+#define EDITS_MAX      3  /* maximum distance of a suggested name */
+#define NAME_MAX_BYTES 64 /* longer names get no suggestion */
 
-/* Levenshtein's distance of two names of at most NAME_MAX_BYTES. */
+/* Returns Levenshtein's distance of two names of at most NAME_MAX_BYTES. */
 static size_t distance(struct slice a, struct slice b)
 {
     size_t row[NAME_MAX_BYTES + 1];
@@ -30,7 +30,7 @@ static size_t distance(struct slice a, struct slice b)
 
 void nearest_init(struct nearest *n, struct slice typed)
 {
-    /* With more than about a third of it wrong it is another word. */
+    /* If more than about a third of a name is wrong, another word was meant. */
     size_t edits = (typed.len + 1) / 3;
 
     *n = (struct nearest){.typed = typed, .distance = (edits > EDITS_MAX ? EDITS_MAX : edits) + 1};

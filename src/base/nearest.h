@@ -1,5 +1,5 @@
 /*
- * Which known name was meant by one that was mistyped.
+ * Suggests a known name for a mistyped one.
  *
  *     nearest_init(&n, typed);
  *     for each known name: nearest_try(&n, name);
@@ -14,13 +14,13 @@
 
 struct nearest {
     struct slice typed; /* borrowed */
-    const char *name;   /* borrowed; the best so far, the first of equals; NULL: none is near */
-    size_t distance;    /* a name must be nearer than this */
+    const char *name;   /* borrowed; nearest name so far, the first of equals; NULL: none is near */
+    size_t distance;    /* distance below which a name replaces `name` */
 };
 
 void nearest_init(struct nearest *n, struct slice typed);
 
-/* Is `name` nearer than what was tried before? Case of ASCII letters does not matter. */
+/* Keeps `name` if it is nearer than all names before. Case of ASCII letters does not matter. */
 void nearest_try(struct nearest *n, const char *name);
 
 #endif

@@ -40,7 +40,7 @@ size_t utf8_length(struct slice s)
     return len;
 }
 
-/* The code point of a well-formed sequence. */
+/* Returns the code point of a well-formed sequence. */
 static uint32_t decode(const char *bytes, size_t len)
 {
     static const unsigned char lead_bits[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
@@ -52,9 +52,9 @@ static uint32_t decode(const char *bytes, size_t len)
     return c;
 }
 
-/* Code points beyond ASCII that show nothing themselves but change what is shown around them, or
- * could be taken for the end of a line: the C1 controls, U+2028 and U+2029, what annotates, and all
- * that Unicode calls default ignorable (marks of direction, joiners, fillers, selectors, tags). */
+/* Is this an invisible code point beyond ASCII that changes the text around it, or could be taken
+ * for the end of a line? These are the C1 controls, U+2028 and U+2029, annotations, and all that
+ * Unicode calls default ignorable (marks of direction, joiners, fillers, selectors, tags). */
 static bool is_invisible(uint32_t c)
 {
     static const struct {
@@ -72,7 +72,7 @@ static bool is_invisible(uint32_t c)
             return true;
         }
     }
-    return (c & 0xfffe) == 0xfffe; /* not characters, in each plane */
+    return (c & 0xfffe) == 0xfffe; /* noncharacters, in each plane */
 }
 
 void printable_fix(char *bytes, size_t len)
@@ -117,7 +117,8 @@ bool printable_add(struct buf *out, struct slice s, size_t max)
     if (cut) {
         s.len = max;
         while (s.len > 0 && ((unsigned char)s.ptr[s.len] & 0xc0) == 0x80) {
-            s.len--; /* the byte behind the cut continues a sequence: take all of it away */
+            s.len--; /* the byte after the cut continues a sequence, so the whole sequence is
+                      * dropped */
         }
     }
     room = buf_room(out, s.len);

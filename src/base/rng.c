@@ -37,7 +37,7 @@ uint64_t rng_below(struct rng *r, uint64_t bound)
     uint64_t floor, x;
 
     CHECK(bound > 0);
-    floor = -bound % bound; /* 2^64 mod bound: below it the modulus would be biased */
+    floor = -bound % bound; /* 2^64 mod bound: lower values would bias the result */
     do {
         x = rng_next(r);
     } while (x < floor);

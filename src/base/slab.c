@@ -19,7 +19,8 @@
 #define ASAN_UNPOISON_MEMORY_REGION(ptr, size) ((void)(ptr), (void)(size))
 #endif
 
-/* malloc puts 16 bytes in front: with them blocks lie side by side without gaps. */
+/* Size of a block without the 16 bytes that malloc puts in front of it, so that blocks are
+ * adjacent. */
 #define BLOCK_BYTES (SLAB_BLOCK - 16)
 
 struct free_object {
@@ -27,11 +28,12 @@ struct free_object {
 };
 
 struct slab_block {
-    TAILQ_ENTRY(slab_block) link; /* in slab.open, while something is free */
+    TAILQ_ENTRY(slab_block) link; /* link in slab.open, while an object is free */
     struct free_object *freed;
-    uint32_t used;               /* objects */
-    uint32_t fresh;              /* objects at the end that were never used */
-    _Alignas(64) char objects[]; /* sizes that are multiples of a cache line keep to lines */
+    uint32_t used;               /* number of used objects */
+    uint32_t fresh;              /* number of objects at the end that were never used */
+    _Alignas(64) char objects[]; /* objects whose size is a multiple of a cache line are aligned to
+                                  * lines */
 };
 
 void slab_init(struct slab *slab, size_t size)
@@ -119,7 +121,7 @@ void slab_free(struct slab *slab, void *object)
     block = (struct slab_block *)((uintptr_t)object & ~(uintptr_t)(SLAB_BLOCK - 1));
     CHECK(block->used > 0);
     if (block->freed == NULL && block->fresh == 0) {
-        TAILQ_INSERT_TAIL(&slab->open, block, link); /* others are filled first */
+        TAILQ_INSERT_TAIL(&slab->open, block, link); /* other blocks are filled first */
     }
     freed->next = block->freed;
     block->freed = freed;

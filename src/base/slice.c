@@ -4,6 +4,14 @@
 
 #include "check.h"
 
+const char *slice_probed(struct slice s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        (void)*(const volatile char *)(s.ptr + i);
+    }
+    return s.ptr;
+}
+
 bool slice_equal_nocase(struct slice a, struct slice b)
 {
     return a.len == b.len && slice_starts_nocase(a, b);
@@ -73,6 +81,20 @@ struct slice slice_cut(struct slice *s, char separator)
 
     *s = at == s->len ? slice_of(NULL, 0) : slice_skip(*s, at + 1);
     return part;
+}
+
+struct slice slice_cut_word(struct slice *s)
+{
+    struct slice word;
+    size_t len = 0;
+
+    *s = slice_trim(*s);
+    while (len < s->len && s->ptr[len] != ' ' && s->ptr[len] != '\t') {
+        len++;
+    }
+    word = slice_of(s->ptr, len);
+    *s = slice_trim(slice_skip(*s, len));
+    return word;
 }
 
 bool slice_number(struct slice s, unsigned long long max, unsigned long long *ret_value)

@@ -2,8 +2,8 @@
  * Two clocks, two types, both in signed 64-bit microseconds.
  *
  * `struct mono` never jumps: intervals and deadlines inside one run. `struct wall` is time since
- * 1970 UTC: ages and due times that live in the spool. Nothing in base, core, spool or smtp reads
- * a clock; the programs do, and pass the time in.
+ * 1970 UTC: ages and due times stored in the spool. Nothing in base, core, spool or smtp reads a
+ * clock; the programs do, and pass the time in.
  */
 #ifndef BASE_TIMES_H
 #define BASE_TIMES_H
@@ -26,7 +26,7 @@ struct wall {
 #define MONO_NEVER ((struct mono){US_FOREVER})
 #define WALL_NEVER ((struct wall){US_FOREVER})
 
-/* a + b for times and intervals >= 0: stays at US_FOREVER instead of overflowing. */
+/* Returns a + b for times and intervals >= 0; US_FOREVER instead of an overflow. */
 static inline int64_t us_add(int64_t a, int64_t b)
 {
     int64_t sum;
@@ -59,7 +59,7 @@ static inline struct mono mono_min(struct mono a, struct mono b)
     return a.us < b.us ? a : b;
 }
 
-/* Whole seconds, rounded towards minus infinity. */
+/* Returns whole seconds, rounded towards minus infinity. */
 static inline int64_t us_seconds(int64_t us)
 {
     return us >= 0 ? us / US_PER_S : -((-us + US_PER_S - 1) / US_PER_S);

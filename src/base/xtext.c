@@ -5,7 +5,7 @@ static bool is_xchar(char c)
     return c >= '!' && c <= '~' && c != '+' && c != '=';
 }
 
-/* -1 when it is no upper-case hexadecimal digit. */
+/* Returns the value of an upper-case hexadecimal digit, or -1. */
 static int hex_value(char c)
 {
     if (ascii_is_digit(c)) {

@@ -1,6 +1,6 @@
 /*
- * xtext, the encoding of ENVID and ORCPT values (RFC 3461, section 4): printable ASCII stands for
- * itself except `+` and `=`, any other byte is `+` and two upper-case hexadecimal digits.
+ * xtext, the encoding of ENVID and ORCPT values (RFC 3461, section 4): printable ASCII except `+`
+ * and `=` stands for itself, any other byte is `+` and two upper-case hexadecimal digits.
  */
 #ifndef BASE_XTEXT_H
 #define BASE_XTEXT_H
@@ -10,13 +10,13 @@
 #include "buf.h"
 #include "slice.h"
 
-/* Is every byte an xchar or part of a hexchar? Lower-case digits are refused, as the RFC does. */
+/* Is every byte an xchar or part of a hexchar? Lower-case digits are invalid, as in the RFC. */
 bool xtext_valid(struct slice encoded);
 
-/* Append the encoding of any bytes. False when the buffer is full. */
+/* Appends the encoding of any bytes. Returns false if the buffer is full. */
 bool xtext_encode(struct slice bytes, struct buf *out);
 
-/* Append what `encoded` stands for, which may be any bytes, NUL included. False when it is not
+/* Appends the decoded bytes, which may be any, NUL included. Returns false if `encoded` is not
  * valid (nothing is appended) or the buffer is full. */
 bool xtext_decode(struct slice encoded, struct buf *out);
 

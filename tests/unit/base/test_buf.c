@@ -5,6 +5,11 @@
 #include "buf.h"
 #include "mem.h"
 #include "rng.h"
+#include "sanitized.h"
+
+#if SANITIZED
+#include <sanitizer/asan_interface.h>
+#endif
 
 static void what_is_appended_is_what_is_read(void **state)
 {
@@ -121,8 +126,34 @@ static void a_secret_leaves_nothing_behind(void **state)
     assert_true(b.secret);
 }
 
+static void a_slice_that_is_kept_across_a_change_is_reported(void **state)
+{
+#if SANITIZED
+    struct buf b;
+    struct slice kept;
+
+    (void)state;
+    buf_init(&b, 100);
+    assert_true(buf_addf(&b, "%s", "one"));
+    kept = buf_slice(&b);
+    assert_true(buf_addf(&b, "%s", "two"));
+    assert_true(__asan_address_is_poisoned(kept.ptr));
+    kept = buf_slice(&b);
+    assert_true(buf_add(&b, SLICE("three")));
+    assert_true(__asan_address_is_poisoned(kept.ptr));
+    kept = buf_slice(&b);
+    buf_clear(&b);
+    assert_true(__asan_address_is_poisoned(kept.ptr));
+    buf_fini(&b);
+#else
+    (void)state;
+    skip();
+#endif
+}
+
 UNIT_MAIN(cmocka_unit_test(a_secret_leaves_nothing_behind),
           cmocka_unit_test(what_is_appended_is_what_is_read),
           cmocka_unit_test(passing_the_limit_fails_for_good_and_changes_nothing),
           cmocka_unit_test(taking_the_bytes_leaves_an_empty_buffer),
+          cmocka_unit_test(a_slice_that_is_kept_across_a_change_is_reported),
           cmocka_unit_test(a_queue_of_bytes_keeps_their_order))

@@ -71,6 +71,28 @@ static void numbers_are_digits_within_a_limit(void **state)
     }
 }
 
+static void words_are_cut_off_with_their_blanks(void **state)
+{
+    static const struct {
+        const char *in, *word, *rest;
+    } cases[] = {
+        {"", "", ""},
+        {" \t ", "", ""},
+        {"one", "one", ""},
+        {"  one\t two  three ", "one", "two  three"},
+        {"one,two three", "one,two", "three"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct slice rest = slice_string(cases[i].in), word = slice_cut_word(&rest);
+
+        assert_true(slice_equal(word, slice_string(cases[i].word)));
+        assert_true(slice_equal(rest, slice_string(cases[i].rest)));
+    }
+}
+
 UNIT_MAIN(cmocka_unit_test(comparisons), cmocka_unit_test(cutting_ends_with_a_null_rest),
+          cmocka_unit_test(words_are_cut_off_with_their_blanks),
           cmocka_unit_test(finding_trimming_skipping),
           cmocka_unit_test(numbers_are_digits_within_a_limit))
