@@ -11,13 +11,14 @@ void ids_fini(struct ids *ids)
     *ids = (struct ids){0};
 }
 
-/* Fibonacci hashing: the upper half of the product depends on all bits of the id. */
+/* Returns the slot that the id has if nothing collides. Fibonacci hashing: the upper half of the
+ * product depends on all bits of the id. */
 static size_t home(const struct ids *ids, uint64_t id)
 {
     return (size_t)(id * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (ids->size - 1);
 }
 
-/* Where the id is, or else the free slot where it would go. */
+/* Returns the slot of the id, or the free slot where the id would go. */
 static size_t place(const struct ids *ids, uint64_t id)
 {
     size_t i = home(ids, id);
@@ -38,7 +39,7 @@ static void grow(struct ids *ids)
     struct ids old = *ids;
 
     ids->size = old.size > 0 ? old.size * 2 : SIZE_MIN;
-    CHECK(ids->size <= (size_t)1 << 32); /* as many bits as `home` has */
+    CHECK(ids->size <= (size_t)1 << 32); /* `home` yields 32 bits */
     ids->slots = mem_array(ids->size, sizeof *ids->slots);
     for (size_t i = 0; i < old.size; i++) {
         if (old.slots[i].object != NULL) {
@@ -69,7 +70,7 @@ void ids_remove(struct ids *ids, uint64_t id)
     CHECK(ids->count > 0);
     hole = place(ids, id);
     CHECK(ids->slots[hole].object != NULL);
-    /* Those behind that would no longer be found move into the hole, each leaving another. */
+    /* Later ids that would no longer be found move into the hole, and each leaves another hole. */
     for (i = (hole + 1) & mask; ids->slots[i].object != NULL; i = (i + 1) & mask) {
         size_t from_home = (i - home(ids, ids->slots[i].id)) & mask;
 

@@ -1,15 +1,15 @@
 /*
- * A table from 64-bit ids to pointers.
+ * A hash table from 64-bit ids to pointers.
  *
- * Open addressing: an id that is not at its place is in one of the next (Knuth, "The Art of
- * Computer Programming" 3, 6.4, algorithms L and R, with deletion by moving back). Ids are the
- * owner's, no stranger chooses them, so one multiplication scatters them well enough.
+ * Open addressing: an id whose own slot is taken is in one of the next slots (Knuth, "The Art of
+ * Computer Programming" 3, 6.4, algorithms L and R, with deletion by moving back). The owner
+ * chooses the ids, no stranger does, so one multiplication scatters them well enough.
  *
- * Why not uthash as everywhere else: its handle takes 56 bytes of each message, an eighth of what a
- * job costs, and an insertion or deletion touches up to four other messages, each of them a cache
- * miss when there are a million.
+ * uthash, which is used everywhere else, would cost more here. Its handle takes 56 bytes of each
+ * message, an eighth of the size of a job. An insertion or deletion touches up to four other
+ * messages, each of them a cache miss when there are a million.
  *
- * It is never more than three quarters full, doubles and does not shrink. Valid when zeroed.
+ * The table is never more than three quarters full, doubles and does not shrink. Valid when zeroed.
  */
 #ifndef CORE_IDS_H
 #define CORE_IDS_H
@@ -19,7 +19,7 @@
 
 struct ids_slot {
     uint64_t id;
-    void *object; /* NULL: free */
+    void *object; /* NULL if the slot is free */
 };
 
 struct ids {
@@ -30,16 +30,16 @@ struct ids {
 
 void ids_fini(struct ids *ids);
 
-/* The object, or NULL. */
+/* Returns the object, or NULL. */
 void *ids_find(const struct ids *ids, uint64_t id);
 
-/* Add an id that is not in the table; object is not NULL. */
+/* Adds an id that is not in the table; the object must not be NULL. */
 void ids_add(struct ids *ids, uint64_t id, void *object);
 
-/* Remove an id that is in the table. */
+/* Removes an id that is in the table. */
 void ids_remove(struct ids *ids, uint64_t id);
 
-/* To go over all of them: the object in a slot below ids->size, or NULL. */
+/* Returns the object in a slot below ids->size, or NULL; to iterate over all objects. */
 static inline void *ids_at(const struct ids *ids, size_t slot)
 {
     return ids->slots[slot].object;

@@ -4,14 +4,14 @@
 
 #include "check.h"
 
-/* Appending is by far the most frequent insertion: it leaves room behind each element for 2^32
- * others, and there is room for 2^31 elements before any label has to move. */
+/* Distance of an appended label, and label of the first element. Appending is by far the most
+ * frequent insertion. It leaves room after each element for 2^32 others, and 2^31 elements fit
+ * before any label must move. */
 #define APPEND_GAP  (UINT64_C(1) << 32)
 #define FIRST_LABEL (UINT64_C(1) << 62)
 
-/* Spread out the labels around `node`: in the smallest aligned range of 2^i labels that is less
- * than (2/3)^i full, so that the larger a range, the sparser it is left and the longer that lasts.
- */
+/* Spreads out the labels around `node`, in the smallest aligned range of 2^i labels that is less
+ * than (2/3)^i full. A larger range is thus left sparser, and lasts longer. */
 static void relabel(struct order_node *node)
 {
     struct order_node *left = node, *right = node;
@@ -36,7 +36,8 @@ static void relabel(struct order_node *node)
         if (step < 4) {
             continue;
         }
-        /* In the middle of each step, so that there is room at both ends of the range, too. */
+        /* A label goes into the middle of its step, so that both ends of the range have room,
+         * too. */
         for (struct order_node *n = left; count > 0; n = n->next, count--) {
             n->label = start + step / 2;
             start += step;
@@ -46,7 +47,7 @@ static void relabel(struct order_node *node)
     UNREACHABLE("more elements than labels");
 }
 
-/* A label between the neighbours, or 0 when there is none. */
+/* Returns a label between the neighbours, or 0 if there is none. */
 static uint64_t label_between(const struct order_node *prev, const struct order_node *next)
 {
     uint64_t low = prev != NULL ? prev->label : 0;

@@ -1,13 +1,13 @@
 /*
- * A list that knows its order: which of two elements comes first is one comparison.
+ * A list that keeps labels of its order: one comparison shows which of two elements comes first.
  *
- * Every element has a 64-bit label, ascending along the list. An element put between two others
- * gets a label between theirs; where there is no room, the labels of a small neighbourhood are
+ * Every element has a 64-bit label, ascending along the list. An element inserted between two
+ * others gets a label between theirs. If there is no room, the labels of a small neighbourhood are
  * spread out. Source: Bender, Cole, Demaine, Farach-Colton and Zito, "Two simplified algorithms for
  * maintaining order in a list" (2002): O(log n) amortised per insertion.
  *
- * Labels change, their order never does: so trees and heaps may use order_before as their order.
- * Elements are embedded and the owner's; a list is valid when zeroed.
+ * Labels change, but their order never does, so trees and heaps may use order_before as their
+ * order. Elements are embedded and belong to the owner; a list is valid when zeroed.
  */
 #ifndef CORE_ORDER_H
 #define CORE_ORDER_H
@@ -24,7 +24,7 @@ struct order {
     struct order_node *first, *last;
 };
 
-/* Insert behind `where`, or at the front when that is NULL. */
+/* Inserts `node` after `where`, or at the front if `where` is NULL. */
 void order_add_after(struct order *o, struct order_node *where, struct order_node *node);
 
 void order_remove(struct order *o, struct order_node *node);
@@ -35,7 +35,7 @@ static inline bool order_before(const struct order_node *a, const struct order_n
     return a->label < b->label;
 }
 
-/* Abort unless links and labels agree. Linear. */
+/* Aborts unless links and labels agree. Linear. */
 void order_audit(const struct order *o);
 
 #endif

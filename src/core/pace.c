@@ -1,6 +1,6 @@
 #include "pace.h"
 
-/* Intervals that have ended since the present one began. */
+/* Returns the number of intervals that have ended since p->from_us. */
 static int64_t elapsed(const struct pace *p, struct mono now)
 {
     return now.us < p->from_us ? 0 : (now.us - p->from_us) / PACE_INTERVAL_US;

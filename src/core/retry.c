@@ -2,22 +2,22 @@
 
 #include "check.h"
 
-/* Jitter per cent of a wait. */
+/* Returns `jitter_percent` per cent of a wait. */
 static int64_t span_of(int64_t wait_us, unsigned jitter_percent)
 {
     CHECK(wait_us >= 0);
     CHECK(jitter_percent <= RETRY_JITTER_MAX);
-    /* The order of division keeps the product in range; the 99 us it may lose don't matter. */
+    /* Dividing first keeps the product in range; the up to 99 us that are lost don't matter. */
     return wait_us / 100 * jitter_percent;
 }
 
-/* `from_us` and up to `span_us` more, uniform in whole microseconds. */
+/* Returns a time of `from_us` to `from_us + span_us`, uniform in whole microseconds. */
 static int64_t draw(int64_t from_us, int64_t span_us, struct rng *rng)
 {
     return span_us == 0 ? from_us : us_add(from_us, (int64_t)rng_below(rng, (uint64_t)span_us + 1));
 }
 
-/* `wait_us` and up to jitter per cent more. */
+/* Returns `wait_us` and up to `jitter_percent` per cent more. */
 static int64_t spread(int64_t wait_us, unsigned jitter_percent, struct rng *rng)
 {
     return draw(wait_us, span_of(wait_us, jitter_percent), rng);
@@ -36,20 +36,20 @@ int64_t retry_backoff(int64_t minimal_us, int64_t maximal_us, int64_t age_us,
         wait = minimal_us;
     }
     if (minimal_us >= maximal_us) {
-        return wait; /* the bounds leave no room */
+        return wait; /* the bounds leave no room for a spread */
     }
     span = span_of(wait, jitter_percent);
     earliest = wait;
     if (span > maximal_us - wait) {
-        /* The span ends at the upper bound; as much as is cut off there is added in front. */
+        /* The span ends at the upper bound; the part cut off there is added in front. */
         earliest = maximal_us - span < minimal_us ? minimal_us : maximal_us - span;
         span = maximal_us - earliest;
     }
     return draw(earliest, span, rng);
 }
 
-/* The next factor. Past the end the sequence is entered again at random, so that destinations which
- * have failed for long don't march in step. */
+/* Returns the next factor. After its end the sequence is entered again at random, so that
+ * destinations that have failed for long are not retried in step. */
 static uint32_t next_factor(const struct retry_sequence *sequence, struct retry_state *state,
                             struct rng *rng)
 {
@@ -67,7 +67,7 @@ static int64_t scaled(int64_t interval_us, uint32_t factor)
     return __builtin_mul_overflow(interval_us, factor, &wait) ? US_FOREVER : wait;
 }
 
-/* The step that brings a due time nearer to a multiple of the interval, in microseconds. */
+/* Returns the step that moves a due time nearer to a multiple of the interval, in microseconds. */
 static int64_t nudge(const struct retry_sequence *sequence, struct wall due)
 {
     int64_t interval = us_seconds(sequence->interval_us), skew = sequence->skew, x;
@@ -79,7 +79,7 @@ static int64_t nudge(const struct retry_sequence *sequence, struct wall due)
     return x / skew * US_PER_S;
 }
 
-/* Spread what is still to wait. */
+/* Spreads the remaining wait. */
 static struct wall spread_until(struct wall due, struct wall now, unsigned jitter_percent,
                                 struct rng *rng)
 {
@@ -103,7 +103,7 @@ void retry_sequence_deferred(const struct retry_sequence *sequence, struct retry
     }
     if (due.us < now.us) {
         /* ZMailer's own program computes a time in the past here unless the destination is new;
-         * this is what it does for a new one. */
+         * this is the time that it computes for a new one. */
         due.us = now.us - now.us % sequence->interval_us;
         due = wall_after(due, us_add(sequence->interval_us, RETRY_BOUNDARY_LATE));
     }

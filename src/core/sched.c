@@ -1,15 +1,15 @@
 /*
- * The scheduler's interface: messages, facts, decisions. First, how all of it works.
+ * The scheduler's interface: messages, facts, decisions. First, an overview of the whole method.
  *
- * What is decided is Postfix's (qmgr, since 2.1; its SCHEDULER_README tells why). Postfix finds it
- * by walking lists. With 10^6 jobs no walk is short, so here the same choice is found otherwise.
- * tests/unit/core/reference.c keeps the walks; random histories compare the two decision by
- * decision.
+ * The decisions are those of Postfix (qmgr, since 2.1; its SCHEDULER_README explains them). Postfix
+ * finds them by walking lists. With 10^6 jobs no walk is short, so here the same choice is found in
+ * another way. tests/unit/core/reference.c keeps the walks; random histories compare both decision
+ * by decision.
  *
  * Selection. Postfix walks its list of jobs from `current` and takes the first job that has a peer
- * with a waiting entry whose destination has room; jobs that have none are marked as blockers and
- * passed over until a destination they wait for has room again, which unmarks all and starts over
- * at the head. So the choice is the first job in list order that can be served: marks only save
+ * with a waiting entry whose destination has room. Jobs that have none are marked as blockers and
+ * skipped until a destination they wait for has room again, which unmarks all and starts over at
+ * the head. So the choice is the first job in list order that can be served: marks only save
  * walking. Here jobs carry labels that ascend along the list (order.h). Each destination keeps its
  * peers with waiting entries in a tree by label; each transport keeps the destinations that have
  * room and work in a heap by the label of their first peer's job. The top of the heap is the
@@ -19,125 +19,142 @@
  *   job before J waits for any destination with room, so J's peer is the first of d, and d's key is
  *   J's label. No other key is less, as each key is the label of a job that can be served.
  *
- * By the same argument every peer of J that can be served is the first of its destination, so they
- * all are at hand at the top, and among equal labels the heap compares rotation. A job's peers are
- * a ring with labels; the cycle starts behind `last`, the one chosen before. Choosing b moves b
- * from the front of the cycle to its end; those between the old and the new start could not be
- * served and so are in no heap; all others keep their order to one another. One heap node moves.
+ * By the same argument every peer of J that can be served is the first of its destination. So all
+ * of them have equal labels at the top, and among equal labels the heap compares rotation. A job's
+ * peers are a ring with labels; the cycle starts after `last`, the peer chosen before. Choosing
+ * peer b moves b from the front of the cycle to its end. The peers between the old and the new
+ * start could not be served and so are in no heap; all others keep their order to one another. One
+ * heap node moves.
  *
  * A window that opens or closes thus costs O(log n), whatever waits for it.
  *
- * Marks. They do matter in three places: a known blocker is no candidate for preemption, is not
- * asked whether it wants to read more, and its release puts `current`, to which the preemption test
- * applies, back to the head. A walk marks all it passes, so those marked since the last release are
- * the jobs before `frontier`, the farthest a walk has come, but for the few in `fresh`: linked or
- * moved in front of it, or unmarked because recipients arrived. Marking a million jobs is moving a
- * pointer; releasing them, too. A destination that gets room releases if a job in its tree is
- * marked: its first is, unless it is fresh or there is none before the frontier.
+ * Marks. They do matter in three places. A known blocker is no candidate for preemption, its
+ * message is not read further, and its release moves `current` back to the head. The preemption
+ * test applies to `current`. A walk marks all jobs that it passes. So the jobs marked since the
+ * last release are the jobs before `frontier`, the farthest point of any walk, except the few in
+ * `fresh`. These were linked or moved in front of the frontier, or unmarked because recipients
+ * arrived. Marking a million jobs is moving a pointer; releasing them, too. A destination that gets
+ * room releases the blockers if a job in its tree is marked. Usually its first job is marked,
+ * unless that job is fresh or after the frontier.
  *
- * Jobs that a walk would stop at though they can't be served (they may read more recipients, or
- * have no entries left and are to be retired) are in the heap `attention`. Those of them that are
- * marked go to the heap `skipped` when they come to the top; a release puts them back, and then
- * each either reads or is retired or lies behind the choice, so that the cost is borne by that
- * work.
+ * A walk would stop at some jobs though they can't be served, because more of their recipients may
+ * be read, or because they have no entries left and must be retired. These jobs are in the heap
+ * `attention`. Marked ones among them go to the heap `skipped` when they reach the top. A release
+ * puts them back, and then each is read further, or is retired, or is after the choice, so that the
+ * cost is covered by that work.
  *
- * Candidates. Postfix scores all jobs behind the current one by age / total entries, within a limit
+ * Candidates. Postfix scores all jobs after the current one by age / total entries, within a limit
  * on entries still needed, and takes the best, the first among equals. Here a tree over the list
- * knows the best of each part and until when it stays so; see sched_list.c. Unmarked jobs, which
- * alone are candidates, are all behind the current one: those from the frontier on, and `fresh`.
- * Postfix's early end of the search (no job on level 0 further on can be better, as these are in
- * order of age) never changes the result. What does change it, and is reproduced: a candidate found
- * is kept for the rest of the second, the lack of one until something new comes.
+ * has the best of each subtree and the time until which it stays the best; see sched_list.c. Only
+ * unmarked jobs are candidates, and all of them are after the current one: the jobs from the
+ * frontier on, and `fresh`. Postfix's early end of the search (no job on level 0 further on can be
+ * better, as these are in order of age) never changes the result. Another rule does, and is
+ * reproduced: a candidate is kept for the rest of the second, the lack of one until something new
+ * arrives.
  *
- * Reading in the middle of a selection. SCHED_READ goes out, and with the answer (or without, if
- * the owner takes its time) the walk goes on at the job it had come to, without a second test for
- * preemption.
+ * Reading in the middle of a selection. sched_next returns SCHED_READ. With the answer (or without,
+ * if the owner takes its time) the walk goes on at the job that it had reached, without a second
+ * test for preemption.
  *
- * Shares. Postfix's one slow destination fills the active queue and all others wait. Here the
- * threshold moves: T = destination_share per cent of the places left. A destination that alone has
- * a backlog may fill half of memory, of n that have one each gets 1/(n+1), and one part stays free
- * for the rest; no list of large ones is kept and no share has to be set. It is looked at when mail
- * comes (sched_share_full), when an entry of a message ends and the rest of it waits for one
- * destination (SCHED_PARK), and, against a heap of those with parked mail and less in memory than
- * keeps their window busy, least first, when there is nothing else to decide (SCHED_ADMIT). A
- * question takes its places from the free ones until it is answered, so that answers always fit and
- * a thousand questions at once don't ask for the same place. A question brings what four windows
- * hold; a destination that ran dry before the answer gets twice as much from then on. All of this
- * is by class, too: the backlog of one class at a destination is as that of another destination.
- * What the window says of a destination holds for all its classes at once, so only the one with
- * least in memory stands in the heap, and a window that moves costs the same whatever the number of
- * classes.
+ * Shares. In Postfix one slow destination fills the active queue and all others wait. Here the
+ * threshold moves: T = destination_share per cent of the places left. A single destination with a
+ * backlog may fill half of memory; of n such destinations each gets 1/(n+1), and one part stays
+ * free for the rest. No list of large destinations is kept and no share must be configured. The
+ * threshold is checked when mail arrives (sched_share_full), and when an entry of a message ends
+ * and the rest of the message waits for one destination (SCHED_PARK). It is also checked when there
+ * is nothing else to decide (SCHED_ADMIT). The last check uses a heap of the destinations that have
+ * parked mail and less in memory than keeps their window busy, least first. A SCHED_ADMIT reserves
+ * its places until it is answered, so that answers always fit and a thousand unanswered requests
+ * don't ask for the same place. It requests as many messages as four windows hold; a destination
+ * that ran dry before the answer gets twice as many from then on. All of this is by class, too: the
+ * backlog of one class at a destination is treated like that of another destination. The window of
+ * a destination applies to all its classes at once, so only the class with least in memory is in
+ * the heap. A window that moves thus costs the same for any number of classes.
  *
- * Failing destinations (a delivery failed since one ended well) may have only a part of a
- * transport's deliveries, as each of theirs may last for a timeout. Whether they have it is looked
- * at when one of them comes to the top of the heap: then it is taken out and held back in a list,
- * closed as if its window were full; when there is a delivery to spare the first of the list is
- * opened again. So nothing is done for those whose turn does not come, and nothing changes for the
+ * Failing destinations (a delivery failed since one succeeded) may have only a part of a
+ * transport's deliveries, because each of theirs may last for a timeout. The limit is checked when
+ * a failing destination reaches the top of the heap: at the limit it is removed and held back in a
+ * list, closed as if its window were full. When a delivery is available again the first of the list
+ * is opened. So a destination whose turn does not come costs nothing, and nothing changes for the
  * others.
+ *
+ * Unproven destinations, to which no delivery has succeeded yet, could otherwise take all
+ * deliveries with their first attempts if many can't be reached, before one has failed. They have a
+ * part of the deliveries that failing ones leave, separate from these, because an unknown site must
+ * not wait for all that fail. Each of them that is reached allows one more delivery for a second or
+ * two. So a list of sites that are all well is soon served by all deliveries. Among those held back
+ * the oldest and the newest are released alternately: a site whose mail is queued behind hundreds
+ * that hang has its first attempt when two of them have ended. Their timeouts are long, so a
+ * newcomer need not wait for that. A newcomer came after the last one, and for half a second
+ * nothing came after it, so a list of unknown sites has one newcomer. It gets a delivery beyond the
+ * share, as long as another is left for proven destinations. The n-th one at a time waits for n
+ * seconds after the one before. Proven and failing destinations are remembered as such for an hour
+ * without mail. Otherwise the next message of a proven one would be held back, and those that
+ * failed would be newcomers at each attempt.
  *
  * Rings. A destination that needs an agent of a ring is closed, too, as if its window were full,
  * and stands in line; the first of the line is opened when there is an agent for it. See
  * sched_ring.c.
  *
- * Classes. All of the above is of one class of mail: a transport has a class queue for each class
- * that has mail there, with its own list, marks and heap, and in each the order is Postfix's. A
- * destination has a queue of its own for each class queue with mail for it (struct dest_queue), and
- * one class is served as if there were no others: with one class queue none of what follows is
- * done. With several, they take turns by weight (turns.h) in two places. At a destination with room
- * only the queue whose turn it is is shown, which is to say in the heap of its class queue; for the
- * other class queues the destination is closed as if the window were full. And of the class queues
- * with something in their heaps the transport takes from the one whose turn it is.
+ * Classes. Everything above applies within one class of mail: a transport has a class queue for
+ * each class that has mail there, with its own list, marks and heap, and in each the order is
+ * Postfix's. A destination has a queue of its own for each class queue with mail for it (struct
+ * dest_queue), and with a single class queue none of the following is done. Several class queues
+ * take turns by weight (turns.h) in two places. At a destination with room only the queue whose
+ * turn it is is shown, that is, put into the heap of its class queue. For the other class queues
+ * the destination is closed as if the window were full. And among the class queues whose heaps are
+ * not empty the transport takes from the one whose turn it is.
  *
- * While the transport takes whatever is ready, each opening of a window is used by the class queue
- * whose turn it is, so each class has its share of each destination. When the transport is the
+ * While the transport takes whatever is ready, the class queue whose turn it is uses each opening
+ * of a window, so each class has its share of each destination. When the transport is the
  * bottleneck (process_limit, a rate delay), that class queue may be busy elsewhere for long, while
- * another that the transport would serve waits here. So then more is shown: what comes for a
- * destination with room at once, and of what waits already a few queues with each delivery that
- * begins, when the class queue whose turn it is has had the time that the transport needs to come
- * to it. Each delivery uses up a turn, whichever class made use of it. Nothing idles that mail
- * could use, and nothing is done that is linear in class queues: what is shown is paid for by
- * deliveries, what is hidden by what was shown.
+ * another that the transport would serve waits here. So then more is shown. New mail for a
+ * destination with room is shown at once. Waiting queues are shown a few at a time with each
+ * delivery that begins, after the class queue whose turn it is has had the time that the transport
+ * needs to reach it. Each delivery uses up a turn, whichever class used it. No delivery stays
+ * unused while mail could use it, and no work is linear in class queues: showing is paid for by
+ * deliveries, hiding by showing.
  *
- * Recipient slots and the active queue are not divided: memory does not grow with classes, and a
- * class without mail has nothing reserved.
+ * Recipient slots and the active queue are not divided: memory does not grow with classes, and
+ * nothing is reserved for a class without mail.
  *
- * Chores. A message of a million recipients is dropped, or all destinations of a transport are told
- * something, in pieces between decisions; see sched_chore.c.
+ * Chores. A message of a million recipients is dropped, or all destinations of a transport are
+ * changed, in pieces between decisions; see sched_chore.c.
  *
  * Time. Ages, the candidate's second and the refill delay are in whole seconds, as Postfix's clocks
  * are; timers and rate delays in microseconds.
  *
  * Departures from Postfix, on purpose:
- * - No pending connections to agents: something is selected when the transport is alive, not
+ * - No pending connections to agents: an entry is selected when the transport is alive, not
  *   between two starts under a rate delay, below its process limit, and has a ready destination. An
  *   overcommitted destination therefore does not hide the work of others. Transports take turns in
  *   the same cyclic order.
  * - Recipients for dead destinations and transports don't become entries of a retry transport: they
- *   are handed to the owner (SCHED_DEFER), those that wait already one message at a time: before
- *   deliveries, but behind EARLY_DRAINS messages when there is nothing else to decide, so that a
- *   death with a million waiting entries stalls nothing.
+ *   are handed to the owner (SCHED_DEFER). Recipients that wait already are handed over one message
+ *   at a time: EARLY_DRAINS messages before any deliveries, the rest when there is nothing else to
+ *   decide, so that a death with a million waiting entries stalls nothing.
  * - A destination with a rate delay that dies stays dead for minimal_backoff like any other.
- * - The rate delay of a transport is from start to start. Nothing that an agent does or fails to do
- *   keeps it locked.
+ * - The rate delay of a transport is from start to start. No action or failure of an agent keeps
+ *   the transport locked.
  * - A crash of an agent is no feedback, and does not throttle the transport.
  * - A success that ends while its destination is suspended by a rate delay is no feedback.
  * - Shares of the active queue and of the deliveries, unless destination_share and
  *   failing_share are 0.
  * - Classes of mail, unless there is only one.
- * - Rings, and agents that have several entries at once, where the policy says so.
- * - sched_drop and sched_unselect have no like in Postfix. The first forgets, the second lets the
- *   job be found again as if recipients had arrived for it.
- * - A dead destination whose time is over gets one delivery, a probe, not a window full. If that
- *   fails it is dead for as long again, then for twice as long each time, up to maximal_backoff; if
- *   it ends well the window starts again at the initial size, or at what it
- *   had when it was last well if that was less. Under WINDOW_POSTFIX it comes back with an
- *   initial window, and is dead for minimal_backoff each time.
- * - What was learned of a destination (window and sums, how often it died, its connection cache) is
- *   not forgotten when nothing waits for it any more but fades over destination_memory: linearly,
- *   and from the moment it became idle, as a busy one is up to date. It is worked out when mail
- *   comes again. Idle destinations are in a list in the order in which they became so, from whose
- *   front the too old and the too many are freed, a few with each new one. With a memory of 0 they
- *   are freed at once, as in Postfix, unless dead or suspended.
+ * - Rings, and agents that have several entries at once, where the policy requires them.
+ * - sched_drop and sched_unselect do not exist in Postfix. The first forgets recipients; after the
+ *   second the job can be found again as if recipients had arrived for it.
+ * - A dead destination whose time is over gets one delivery, a probe, not a window full. If the
+ *   probe fails the destination is dead for as long again, then for twice as long each time, up to
+ *   maximal_backoff. If the probe succeeds the window starts again at the initial size, or at its
+ *   last size while the destination was well if that was less. Under WINDOW_POSTFIX the destination
+ *   starts with an initial window, and is dead for minimal_backoff each time.
+ * - The feedback of a destination (window and sums, number of deaths, its connection cache) is not
+ *   forgotten when the destination has no more mail but fades over destination_memory: linearly,
+ *   and from the moment it became idle, as a busy one is up to date. The fading is computed when
+ *   mail arrives again. Idle destinations are in a list in the order in which they became idle. A
+ *   few are freed from its front with each new destination, if they are too old or too many. With a
+ *   memory of 0 they are freed at once, as in Postfix, unless dead or suspended.
  */
 #include "scheduler.h"
 
@@ -257,7 +274,7 @@ void message_check(struct sched *s, struct message *m)
 {
     bool idle = m->entries == 0 && m->deferrals == 0 && !m->reading;
 
-    if (m->list != LIST_DROPPING) { /* which its chore alone ends */
+    if (m->list != LIST_DROPPING) { /* only its chore removes it from this list */
         message_list(s, m, !idle ? LIST_NONE : m->all_read ? LIST_DONE : LIST_TO_READ);
     }
 }
@@ -326,7 +343,9 @@ static struct transport *transport_new(struct sched *s, const char *name)
     t->name = mem_string(name);
     t->index = s->transport_count;
     heap_init(&t->wanting, parking_less);
-    TAILQ_INIT(&t->held_back);
+    for (int i = 0; i < STANDINGS; i++) {
+        TAILQ_INIT(&t->held_back[i]);
+    }
     TAILQ_INIT(&t->in_line);
     transport_slots_init(t);
     class_queue_init(&t->plain, t);
@@ -335,6 +354,8 @@ static struct transport *transport_new(struct sched *s, const char *name)
     TAILQ_INIT(&t->unshown);
     timer_init(&t->dead, TIMER_TRANSPORT_DEAD);
     timer_init(&t->rate, TIMER_TRANSPORT_RATE);
+    timer_init(&t->newcomer, TIMER_NEWCOMER);
+    t->newcomer_us = INT64_MIN / 2;
     s->transports = mem_resize(s->transports, s->transport_count + 1, sizeof(struct transport *));
     s->transports[s->transport_count++] = t;
     TAILQ_INSERT_HEAD(&s->turns, t, turn);
@@ -396,6 +417,7 @@ static void transport_free(struct transport *t)
     rings_free(t);
     transport_revive(t);
     timer_cancel(t->sched, &t->rate);
+    timer_cancel(t->sched, &t->newcomer);
     heap_fini(&t->wanting);
     heap_fini(&t->unread);
     class_queues_free(t);
@@ -437,6 +459,7 @@ struct sched *sched_new(const struct sched_limits *limits)
     timer_init(&s->ask_again, TIMER_ASK_AGAIN);
     s->busy_free = SLOT_NONE;
     s->plain_weight = 1;
+    s->ration = SCHED_NO_RATION;
     rng_init(&s->rng, 1);
     sched_set_limits(s, limits);
     return s;
@@ -478,7 +501,7 @@ void sched_free(struct sched *s)
     for (size_t i = 0; i < s->messages.size; i++) {
         m = ids_at(&s->messages, i);
         if (m != NULL) {
-            (void)message_forget_waiting(m, now, UINT32_MAX); /* all are few enough */
+            (void)message_forget_waiting(m, now, UINT32_MAX); /* a single limit covers all */
         }
     }
     for (uint32_t i = 0; i < s->busy_size; i++) {
@@ -488,7 +511,7 @@ void sched_free(struct sched *s)
     }
     for (size_t i = 0; i < s->messages.size; i++) {
         while ((m = ids_at(&s->messages, i)) != NULL) {
-            message_free(s, m); /* another may take its slot */
+            message_free(s, m); /* another may move into its slot */
         }
     }
     ids_fini(&s->messages);
@@ -565,7 +588,8 @@ void sched_class_weight(struct sched *s, struct slice class_name, uint32_t weigh
     }
 }
 
-/* Recipients of one message for one dead destination, or one dead transport (dest NULL). */
+/* Appends a recipient to the last deferral, or to a new one. A deferral has recipients of one
+ * message for one dead destination, or one dead transport (`d` is NULL). */
 static void defer(struct sched *s, struct message *m, struct transport *t, const struct dest *d,
                   uint32_t n)
 {
@@ -603,7 +627,7 @@ static int compare_rcpts(const void *a, const void *b)
         order = slice_compare(ra->rcpt->dest, rb->rcpt->dest);
     }
     if (order == 0) {
-        order = ra->rcpt < rb->rcpt ? -1 : ra->rcpt > rb->rcpt; /* places in one array */
+        order = ra->rcpt < rb->rcpt ? -1 : ra->rcpt > rb->rcpt; /* order in the array */
     }
     return order;
 }
@@ -655,7 +679,7 @@ void sched_recipients(struct sched *s, struct mono now, struct sched_msg msg,
     CHECK(m != NULL);
     CHECK(m->reading);
     CHECK(count <= SCHED_READ_MAX);
-    CHECK(count > 0 || disposed > 0 || complete); /* or reading would never end */
+    CHECK(count > 0 || disposed > 0 || complete); /* otherwise reading would never end */
     s->now = now;
     m->reading = false;
     m->opened = true;
@@ -683,7 +707,7 @@ void sched_recipients(struct sched *s, struct mono now, struct sched_msg msg,
     message_check(s, m);
 }
 
-/* A delivery spoke with the destination. */
+/* Applies a delivery that reached the destination. */
 static void dest_answered(struct dest *d)
 {
     transport_revive(d->transport);
@@ -702,7 +726,8 @@ static void dest_answered(struct dest *d)
         } else if (d->probing) {
             dest_recover(d);
         } else {
-            (void)window_succeeded(&d->window, dest_limits(d), dest_agents(d)); /* likewise */
+            (void)window_succeeded(&d->window, dest_limits(d), dest_agents(d)); /* dest_refresh
+                                                                                 * follows */
         }
         break;
     case DEST_SUSPENDED:
@@ -712,7 +737,8 @@ static void dest_answered(struct dest *d)
     d->well_us = d->transport->sched->now.us;
 }
 
-/* The destination could not be reached or broke off. True when this makes it dead. */
+/* Applies a delivery that could not reach the destination or lost it. Returns true if the
+ * destination is now dead. */
 static bool dest_failed(struct dest *d)
 {
     const struct window_limits *limits = dest_limits(d);
@@ -738,7 +764,7 @@ bool sched_finished(struct sched *s, struct mono now, struct sched_entry entry,
     d = peer_dest(e->peer);
     dest_catch_up(d);
     if (outcome != SCHED_CRASH) {
-        dest_set_failing(d, outcome == SCHED_DEST_FAIL);
+        dest_set_standing(d, outcome == SCHED_DEST_FAIL ? STANDING_FAILING : STANDING_PROVEN);
     }
     s->step.before = d->window.size;
     switch (outcome) {
@@ -933,6 +959,8 @@ static void timers_run(struct sched *s, struct mono now)
             CONTAINER_OF(timer, struct transport, rate)->rate_locked = false;
             s->agents_moved_us = now.us;
             break;
+        case TIMER_NEWCOMER:
+            break; /* the next decision releases it */
         case TIMER_ASK_AGAIN:
             share_ask_again(s);
             break;
@@ -986,7 +1014,7 @@ static bool next_deferral(struct sched *s, struct sched_action *a)
     return false;
 }
 
-/* Take the peer's waiting entries apart into out_rcpts[*count..). The peer may be gone after. */
+/* Moves the recipients of the peer's waiting entries to out_rcpts[*count..). May free the peer. */
 static void drain_peer(struct sched *s, struct peer *p, size_t *count, struct mono now)
 {
     bool last = false;
@@ -1005,7 +1033,8 @@ static void drain_peer(struct sched *s, struct peer *p, size_t *count, struct mo
     }
 }
 
-/* What waits of a dropped message goes when it is come across, with the next call at once. */
+/* Frees waiting entries of a dropped message when one of them is selected; the rest follows with
+ * the next calls. Returns whether the message is dropped. */
 static bool forgets_dropped(struct sched *s, struct message *m, struct mono now)
 {
     if (m->dropped) {
@@ -1024,7 +1053,7 @@ static void drained(struct sched *s, struct sched_action *a, const struct messag
     a->rcpt_count = count;
 }
 
-/* What waits for a dead destination, one message at a time. */
+/* Defers the recipients of one message that wait for a dead destination. */
 static bool next_dest_drain(struct sched *s, struct mono now, struct sched_action *a)
 {
     struct dest *d = TAILQ_FIRST(&s->draining);
@@ -1045,14 +1074,14 @@ static bool next_dest_drain(struct sched *s, struct mono now, struct sched_actio
     name_len = d->name_len;
     s->out_name = mem_copy(d->name, name_len);
     s->out_reason = reason_ref(d->reason);
-    drain_peer(s, p, &count, now); /* the destination may be gone after */
+    drain_peer(s, p, &count, now); /* may free the destination */
     drained(s, a, m, t, count);
     a->dest = slice_of(s->out_name, name_len);
     a->reason = reason_slice(s->out_reason);
     return true;
 }
 
-/* What waits for a dead transport, one message at a time. */
+/* Defers the recipients of one message that wait for a dead transport. */
 static bool next_transport_drain(struct sched *s, struct transport *t, struct mono now,
                                  struct sched_action *a)
 {
@@ -1106,9 +1135,9 @@ static bool next_drain(struct sched *s, struct mono now, struct sched_action *a)
     return false;
 }
 
-/* Messages that a death takes out before others are looked at: what chooses between these (how many
- * entries they have left, what may be read) then sees what is left of them. With more the owner has
- * too much to do at once. */
+/* Number of messages that a death defers before other decisions, which then see the messages
+ * without these recipients (entries left, recipients that may be read). More would be too much work
+ * for the owner at once. */
 #define EARLY_DRAINS 256
 
 static bool next_early_drain(struct sched *s, struct mono now, struct sched_action *a)
@@ -1120,7 +1149,7 @@ static bool next_early_drain(struct sched *s, struct mono now, struct sched_acti
     return true;
 }
 
-/* Is there something for next_drain? */
+/* Does next_drain have something to do? */
 static bool drains_left(const struct sched *s)
 {
     const struct transport *t;
@@ -1144,7 +1173,7 @@ static void read_action(const struct sched *s, struct message *m, uint32_t max,
     a->max = max < SCHED_READ_MAX ? max : SCHED_READ_MAX;
 }
 
-/* How many more recipients a message may have in memory. */
+/* Returns the number of recipients that a message may still get in memory. */
 static uint32_t read_room(const struct message *m)
 {
     int64_t room = m->rcpt_limit - m->rcpt_count;
@@ -1218,9 +1247,9 @@ static bool may_select(const struct transport *t)
            (t->policy.process_limit == 0 || t->busy < t->policy.process_limit);
 }
 
-/* The class queue to select from, after those that have waited for others to make room may go on;
- * NULL when nothing is ready. A destination shown in place of others may have to be held back, and
- * that may be true of all that stand in line: then it is found out in pieces. */
+/* Returns the class queue to select from, or NULL if nothing is ready. Before that, releases
+ * destinations held back if there is room for them. A destination that a ring shows must sometimes
+ * be held back, perhaps all in its line; then the search is done in pieces. */
 static struct class_queue *next_queue(struct transport *t)
 {
     struct sched *s = t->sched;
@@ -1232,6 +1261,7 @@ static struct class_queue *next_queue(struct transport *t)
     do {
         more = !TAILQ_EMPTY(&t->in_line) && transport_show_rings(t);
         q = transport_next_queue(t);
+        more = more || (q == NULL && transport_release_newcomer(t));
     } while (q == NULL && more && --rounds > 0);
     s->lines_left |= q == NULL && more;
     return q;
@@ -1261,7 +1291,7 @@ static bool select_from(struct class_queue *q, struct mono now, struct sched_act
     UNREACHABLE("no such result of a walk");
 }
 
-/* All transports before `t` and `t` itself go to the end, in their order: a turn of the ring. */
+/* Moves all transports before `t` and `t` itself to the end, in their order: a rotation. */
 static void turn_to(struct sched *s, struct transport *t)
 {
     struct transport *first;
@@ -1284,7 +1314,7 @@ static bool next_delivery(struct sched *s, struct mono now, struct sched_action 
     s->resume = NULL;
     if (q != NULL && q->selecting && may_select(q->transport)) {
         transport_release_held_back(q->transport);
-        (void)transport_show_rings(q->transport); /* or at the next turn */
+        (void)transport_show_rings(q->transport); /* next_queue shows the rest */
         if (class_queue_first_ready(q) != NULL && select_from(q, now, a)) {
             return true;
         }
@@ -1298,7 +1328,8 @@ static bool next_delivery(struct sched *s, struct mono now, struct sched_action 
         if (q != NULL) {
             turn_to(s, t);
             if (!select_from(q, now, a)) {
-                CHECK(chores_left(s)); /* or a ready destination's first job can be selected */
+                CHECK(chores_left(s)); /* otherwise the first job of a ready destination can be
+                                        * selected */
                 return false;
             }
             return true;

@@ -1,6 +1,6 @@
 /*
- * The audit: all of the list in sched_fault.c, then the structures that it rests on: lists, trees,
- * heaps and the counts that only all of them together tell.
+ * The audit: the list in sched_fault.c, then the structures that it relies on: lists, trees, heaps,
+ * and the counts that can only be checked against all of them together.
  */
 #include "check.h"
 #include "sched_private.h"
@@ -62,7 +62,7 @@ static void message_audit(const struct sched *s, const struct message *m, struct
             const struct peer *p = CONTAINER_OF(n, const struct peer, ring);
             CHECK(p->job == j);
             CHECK(peer_dest(p)->transport == j->queue->transport);
-            (void)peer_audit(s, p, &of_job); /* counted in of_job */
+            (void)peer_audit(s, p, &of_job); /* the sums are in of_job */
         }
         CHECK(j->last == NULL || j->last->job == j);
         CHECK(of_job.waiting == j->read - j->selected);
@@ -73,7 +73,7 @@ static void message_audit(const struct sched *s, const struct message *m, struct
         of_message.busy += of_job.busy;
         of_message.rcpts += of_job.rcpts;
     }
-    CHECK(m->rcpt_limit - limits >= 1); /* the minimum of when it was opened */
+    CHECK(m->rcpt_limit - limits >= 1); /* message_recipient_minimum at the time of sched_open */
     CHECK(!m->all_read || m->rcpt_unread == 0);
     list = m->entries > 0 || m->deferrals > 0 || m->reading ? LIST_NONE
            : m->all_read                                    ? LIST_DONE
@@ -141,7 +141,7 @@ static void dest_audit(const struct sched *s, const struct dest *d)
     CHECK(d->closed == !dest_has_room(d));
     CHECK(d->turns != NULL || d->queue.closed == !dest_is_open(d));
     CHECK(d->turns != NULL || heap_has(&d->queue.ready) == (dest_is_open(d) && waiting > 0));
-    CHECK(!d->held_back || (d->failing && dest_has_room(d) && waiting > 0));
+    CHECK(!d->held_back || (d->standing != STANDING_PROVEN && dest_has_room(d) && waiting > 0));
     dest_turns_audit(d);
     CHECK(!d->draining || (d->state == DEST_DEAD && waiting > 0));
     CHECK(d->state != DEST_READY || !heap_has(&d->timer.node));
@@ -158,9 +158,9 @@ static void transport_audit(const struct sched *s, const struct transport *t)
     const struct message *m;
     const struct job *j;
     const struct dest *d;
-    uint64_t busy = 0, waiting = 0, shown = 0, peers_of_queues = 0, held = 0, busy_failing = 0,
-             messages = 0, wanting = 0, peers = 0;
-    uint64_t unread = 0;
+    uint64_t busy = 0, waiting = 0, shown = 0, peers_of_queues = 0, held = 0, messages = 0,
+             wanting = 0, peers = 0;
+    uint64_t unread = 0, newcomers = 0, busy_by[STANDINGS] = {0};
     int64_t slots = 0;
 
     for (d = t->dests; d != NULL; d = d->hh.next) {
@@ -173,13 +173,16 @@ static void transport_audit(const struct sched *s, const struct transport *t)
             peers_of_queues += dq->peers;
         }
         held += d->held_back;
-        busy_failing += d->failing ? d->busy_count : 0;
+        newcomers += d->newcomer;
+        CHECK(!d->newcomer || d->standing == STANDING_UNPROVEN);
+        busy_by[d->standing] += d->busy_count;
         messages += d->messages;
         for (const struct parking *p = NULL; (p = parking_next(d, p)) != NULL;) {
             wanting += heap_has(&p->wanting);
         }
     }
     CHECK(t->busy == busy);
+    CHECK(t->newcomers == newcomers);
     CHECK(t->waiting == waiting);
     for (const struct class_queue *q = &t->plain; q != NULL;
          q = q == &t->plain ? t->class_queues : q->hh.next) {
@@ -188,11 +191,14 @@ static void transport_audit(const struct sched *s, const struct transport *t)
     }
     CHECK(shown == 0);
     CHECK(peers_of_queues == messages);
-    CHECK(t->busy_failing == busy_failing);
-    TAILQ_FOREACH(d, &t->held_back, link)
-    {
-        CHECK(d->held_back);
-        held--;
+    for (int i = 0; i < STANDINGS; i++) {
+        CHECK(t->busy_by[i] == busy_by[i]);
+        TAILQ_FOREACH(d, &t->held_back[i], link)
+        {
+            CHECK(d->held_back);
+            CHECK(d->standing == i);
+            held--;
+        }
     }
     CHECK(held == 0);
     CHECK(t->wanting.count == wanting);

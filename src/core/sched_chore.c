@@ -1,17 +1,18 @@
 /*
- * Chores: what a single fact may ask of any number of destinations or entries, done in pieces so
- * that nothing stalls. The first piece is done with the fact, another with each sched_next, and as
- * long as something is left sched_wake_at says "at once".
+ * Chores: work of a single fact on any number of destinations or entries, done in pieces so that
+ * nothing stalls. The first piece is done with the fact, another with each sched_next. As long as
+ * something is left, sched_wake_at returns the present time.
  *
- * A whole transport gets another policy or is revived: each destination has to follow. What was
- * told is numbered (sched.told), so that one that is looked at before the sweep comes to it catches
- * up then (dest_catch_up). Nothing is selected and nothing deferred until all have.
+ * A whole transport gets another policy or is made ready again: each destination must follow. Each
+ * such change has a number (`sched.told`), so that a destination that is used before the sweep
+ * reaches it follows at that time (dest_catch_up). Nothing is selected and nothing deferred until
+ * all have followed.
  *
- * A destination in the line of a ring turns out to fail, and is to be held back instead of served:
- * the others in line are looked at next.
+ * A failing destination in the line of a ring must be held back instead of served: the next ones in
+ * line are checked.
  *
- * A message is dropped: its waiting entries go. Until then they are no candidates, and one that is
- * selected is forgotten instead of delivered.
+ * A message is dropped: its waiting entries are freed. Until then they are no candidates, and a
+ * selected one is forgotten instead of delivered.
  */
 #include "check.h"
 #include "mem.h"
@@ -29,7 +30,7 @@ void dest_catch_up(struct dest *d)
     }
     d->told = t->sched->told;
     if (t->policy_told > told) {
-        if (d->idle) { /* its owner gives it its own policy again with the next recipients */
+        if (d->idle) { /* its owner sets its own policy again with the next recipients */
             mem_free(d->policy);
             d->policy = NULL;
         }
@@ -42,7 +43,8 @@ void dest_catch_up(struct dest *d)
     }
 }
 
-/* From the last slot down: when a destination goes, the last takes its slot, which was swept. */
+/* Sweeps from the last slot down: when a destination is freed, the last one takes its slot, which
+ * was swept already. */
 static void sweep(struct sched *s)
 {
     if (s->sweep_at > s->dest_count) {
@@ -103,7 +105,7 @@ bool message_forget_waiting(struct message *m, struct mono now, uint32_t limit)
                 if (limit-- == 0) {
                     return false;
                 }
-                last = p->entries == 1; /* then the peer goes with it */
+                last = p->entries == 1; /* the peer is freed with it */
                 entry_done(TAILQ_FIRST(&p->waiting), now);
             }
         }

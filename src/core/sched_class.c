@@ -1,9 +1,9 @@
 /*
- * Classes of mail: class queues, and whose turn it is. See sched.c.
+ * Classes of mail: class queues, and their turns. See sched.c.
  *
- * A transport has a class queue for mail without a class and one for each class that has mail
- * there. A destination has a queue (struct dest_queue) for each class queue that has mail for it;
- * the first is within the destination, which has dest_turns while there are several.
+ * A transport has a class queue for mail without a class, and one for each class that has mail
+ * there. A destination has a queue (struct dest_queue) for each class queue that has mail for it.
+ * The first is embedded in the destination, which has dest_turns while there are several.
  */
 #include <string.h>
 
@@ -11,31 +11,31 @@
 #include "mem.h"
 #include "sched_private.h"
 
-/* How many hidden queues of destinations are shown with each start of a transport that is the
+/* Number of hidden queues of destinations that are shown with each start, if the transport is the
  * bottleneck. */
 #define SHOWN_PER_START 4
 
-/* The turns of one queue of a destination where others wait, too, or have done so. */
+/* Turns of one queue of a destination, where other queues wait, too, or did until just now. */
 struct dest_turn {
-    UT_hash_handle hh; /* in dest_turns.by_queue */
+    UT_hash_handle hh; /* node in dest_turns.by_queue */
     struct class_queue *class_queue;
     struct dest_queue *queue;
     struct queue_turn member;
-    TAILQ_ENTRY(dest_turn) link; /* in dest_turns.shown or .hidden, while it waits */
+    TAILQ_ENTRY(dest_turn) link; /* link in dest_turns.shown or .hidden, while the queue waits */
     bool shown;
 };
 TAILQ_HEAD(dest_turn_list, dest_turn);
 
-/* Class queues that share a destination. What is shown may be selected; it is in the heap of its
- * class queue. */
+/* Queues of a destination with several class queues. A shown queue may be selected from; it is in
+ * the heap of its class queue. */
 struct dest_turns {
     struct class_turns turns;
     struct dest_turn *by_queue; /* uthash */
     struct dest_turn_list shown, hidden;
     TAILQ_ENTRY(dest_turns)
-    link; /* in transport.unshown, while it is open and something is hidden */
+    link; /* link in transport.unshown, while open with hidden queues */
     bool listed;
-    uint64_t more_at; /* transport.starts from which on hidden ones are shown */
+    uint64_t more_at; /* value of transport.starts from which hidden queues are shown */
 };
 
 #define QUEUE_OF(t)     CONTAINER_OF(t, struct class_queue, turn)
@@ -115,7 +115,7 @@ void class_queue_ready_changed(struct class_queue *q)
     }
 }
 
-/* The class queue for mail without a class is alone again. */
+/* Resets the turns once the class queue for mail without a class is the only one again. */
 static void class_queues_forget_turns(struct transport *t)
 {
     class_turns_fini(&t->turns_of_queues);
@@ -192,7 +192,7 @@ void class_queues_free(struct transport *t)
     class_queue_fini(&t->plain);
 }
 
-/* NULL when none waits. */
+/* Returns the class queue whose turn it is; NULL if none waits. */
 static struct class_queue *queue_whose_turn_it_is(struct transport *t)
 {
     struct queue_turn *first, *rested;
@@ -213,7 +213,8 @@ struct class_queue *transport_next_queue(struct transport *t)
 
     do {
         q = queue_whose_turn_it_is(t);
-    } while (q != NULL && class_queue_first_ready(q) == NULL); /* what it had is held back now */
+    } while (q != NULL && class_queue_first_ready(q) == NULL); /* all that it had was held back
+                                                                * now */
     return q;
 }
 
@@ -283,7 +284,7 @@ static void dest_turns_free(struct dest *d)
     sched_release(d->transport->sched, dt, sizeof *dt);
 }
 
-/* It has no peers. */
+/* Frees a queue without peers. */
 static void dest_queue_free(struct dest_queue *dq)
 {
     struct dest *d = dq->dest;
@@ -301,7 +302,7 @@ static void dest_queue_free(struct dest_queue *dq)
     class_queue_unref(q);
 }
 
-/* One alone has no other to take turns with. */
+/* Frees the turns of a destination that has only one queue left. */
 static void dest_turns_check(struct dest *d)
 {
     struct dest_turns *dt = d->turns;
@@ -315,7 +316,7 @@ static void dest_turns_check(struct dest *d)
     if (dt != NULL && dt->by_queue == NULL) {
         dest_turns_free(d);
         if (d->queue.class_queue != NULL && d->queue.peers == 0) {
-            dest_queue_free(&d->queue); /* it rested */
+            dest_queue_free(&d->queue); /* it was resting */
         }
         dest_queue_refresh(&d->queue, dest_is_open(d));
     }
@@ -343,7 +344,7 @@ const struct dest_queue *dest_queue_find(const struct dest *d, struct slice clas
 
     if (class_name.len > 0) {
         c = class_find(t->sched, class_name);
-        HASH_FIND(hh, t->class_queues, &c, sizeof c, q); /* NULL is the class of none of these */
+        HASH_FIND(hh, t->class_queues, &c, sizeof c, q); /* finds none if c is NULL */
     }
     if (q == NULL || d->turns == NULL) {
         return q != NULL && d->queue.class_queue == q ? &d->queue : NULL;
@@ -399,7 +400,7 @@ void dest_queue_check(struct dest_queue *dq)
     }
 }
 
-/* May all that is shown not be selected now, as the transport is the bottleneck? */
+/* Is the transport the bottleneck, so that it can't start all that is shown? */
 static bool transport_limited(const struct transport *t)
 {
     return t->rate_locked || (t->policy.process_limit > 0 && t->busy >= t->policy.process_limit);
@@ -453,8 +454,8 @@ void dest_queue_took(struct dest_queue *dq)
     if (dt == NULL) {
         return;
     }
-    /* A turn that another used has gone, too, or the order would stop at one that is busy
-     * elsewhere. */
+    /* The turn is used up even if another queue used it. Otherwise the order would stop at a queue
+     * that is busy elsewhere. */
     first = class_turns_first(&dt->turns);
     queue_turn_took(&dt->turns, first);
     if (!fills && class_turns_first(&dt->turns) != &dq->turn->member && dq->turn->shown) {
@@ -462,8 +463,9 @@ void dest_queue_took(struct dest_queue *dq)
     }
 }
 
-/* For how many starts of the transport the class queue whose turn it is has a destination for
- * itself: as many as the transport needs to come to it, after the other groups of its class. */
+/* Returns the number of starts of the transport for which a destination shows only the class queue
+ * whose turn it is. The transport needs about as many to reach this class queue, after the other
+ * groups of its class. */
 static uint64_t head_start(const struct class_queue *q)
 {
     struct turn_share share;

@@ -1,5 +1,5 @@
 /*
- * Destinations, peers and entries: windows, timers, what is ready. See sched.c.
+ * Destinations, peers and entries: windows, timers, readiness. See sched.c.
  */
 #include <string.h>
 
@@ -32,11 +32,19 @@ void timer_set(struct sched *s, struct timer *timer, struct mono at)
     heap_add(&s->timers, &timer->node);
 }
 
-/* Of destinations without mail so many are remembered, the oldest are forgotten first. */
+/* Maximum number of idle destinations; the oldest are forgotten first. */
 #define SCHED_IDLE_MAX 100000
 
-/* How many are freed before a new one is made, and whenever there is nothing to decide. */
+/* Number of destinations freed before a new one is created, and whenever nothing is left to
+ * decide. */
 #define FORGET_AT_ONCE 4
+
+/* Minimum time for which a proven destination without mail is remembered as proven, where that
+ * matters. */
+#define STANDING_US (3600 * US_PER_S)
+
+/* Time for which no other unknown destination comes after a newcomer. */
+#define NEWCOMER_QUIET_US (US_PER_S / 2)
 
 /* ---- destinations --------------------------------------------------------------------------- */
 
@@ -52,7 +60,7 @@ static uint32_t waiting_weight(const struct tree_node *n)
 
 const struct tree_type waiting_type = {.less = waiting_less, .weight = waiting_weight};
 
-/* 0 for peers that the cycle of their job reaches before its start comes again, else 1. */
+/* Returns 0 for a peer after `last` in its job's ring, which the rotation reaches first, else 1. */
 static int lap(const struct peer *p)
 {
     const struct peer *last = p->job->last;
@@ -116,6 +124,22 @@ double dest_memory_left(const struct sched *s, int64_t since_us)
     return whole <= 0 || gone >= whole ? 0 : gone <= 0 ? 1 : 1 - (double)gone / (double)whole;
 }
 
+/* Do unproven destinations have a share of the deliveries? */
+static bool proof_matters(const struct sched *s)
+{
+    return s->limits.unproven_share > 0 && s->limits.unproven_share < 100;
+}
+
+/* Returns the time for which the destination is kept without mail. */
+static int64_t memory_us(const struct dest *d)
+{
+    const struct sched *s = d->transport->sched;
+    int64_t whole = s->limits.destination_memory_us;
+
+    return proof_matters(s) && d->standing != STANDING_UNPROVEN && whole < STANDING_US ? STANDING_US
+                                                                                       : whole;
+}
+
 static void idle_leave(struct dest *d)
 {
     struct sched *s = d->transport->sched;
@@ -127,12 +151,15 @@ static void idle_leave(struct dest *d)
     }
 }
 
-/* How it begins, but for its name and policy. */
+/* Resets the destination to its initial state, except its name, its policy, and its standing if
+ * that matters. */
 static void dest_reset(struct dest *d)
 {
     reason_unref(d->reason);
     d->reason = NULL;
-    d->failing = false; /* nothing of it is being delivered */
+    if (d->standing == STANDING_FAILING && !proof_matters(d->transport->sched)) {
+        d->standing = STANDING_UNPROVEN; /* it has no deliveries */
+    }
     d->probing = d->used = d->cache_load = d->cache_store = false;
     d->deaths = 0;
     d->well = 0;
@@ -140,12 +167,13 @@ static void dest_reset(struct dest *d)
     window_init(&d->window, dest_limits(d));
 }
 
-/* There is mail again for one that was remembered. */
+/* Lets the feedback of an idle destination fade when it gets mail again. */
 static void dest_wake(struct dest *d)
 {
     double left = dest_memory_left(d->transport->sched, d->since_us);
 
     idle_leave(d);
+    d->came_us = d->transport->sched->now.us;
     if (left <= 0) {
         dest_reset(d);
     } else if (!d->probing) {
@@ -159,7 +187,7 @@ void dest_forget_old(struct sched *s)
         struct dest *d = TAILQ_FIRST(&s->idle);
 
         if (d == NULL ||
-            (s->idle_count <= SCHED_IDLE_MAX && dest_memory_left(s, d->since_us) > 0)) {
+            (s->idle_count <= SCHED_IDLE_MAX && s->now.us - d->since_us < memory_us(d))) {
             return;
         }
         dest_free(d);
@@ -168,8 +196,8 @@ void dest_forget_old(struct sched *s)
 
 /* ---- class queues of destinations ----------------------------------------------------------- */
 
-/* With many jobs most of a decision's time goes to waiting for memory that was not touched since
- * the job came. The first is looked at next: its memory can be on its way meanwhile. */
+/* With many jobs most of a decision's time is spent waiting for memory that was not used since the
+ * job arrived. The first peer is used next, so its memory is loaded early. */
 static void prefetch(const struct peer *p)
 {
     const char *job = (const char *)p->job;
@@ -189,7 +217,7 @@ static void dest_queue_set_first(struct dest_queue *dq, struct tree_node *node)
     }
 }
 
-/* Refresh the destination after this. */
+/* Adds a peer to the queue. The caller then calls dest_refresh. */
 static void dest_queue_add(struct dest_queue *dq, struct peer *p, uint32_t priority)
 {
     tree_add(&waiting_type, &dq->waiting, &p->node, priority);
@@ -238,13 +266,23 @@ struct dest *dest_need(struct transport *t, struct slice name)
     timer_init(&d->timer, TIMER_DEST);
     window_init(&d->window, &t->limits);
     d->last_done_s = INT64_MIN / 2;
-    d->since_us = s->now.us;
+    d->standing = STANDING_UNPROVEN;
+    d->since_us = d->came_us = s->now.us;
     s->dests = mem_grow(s->dests, s->dest_count, &s->dest_size, sizeof(struct dest *));
     d->told = s->told;
     d->slot = s->dest_count++;
     s->dests[d->slot] = d;
     HASH_ADD_KEYPTR(hh, t->dests, d->name, d->name_len, d);
     return d;
+}
+
+/* Ends the privilege of a newcomer. */
+static void newcomer_leave(struct dest *d)
+{
+    if (d->newcomer) {
+        d->transport->newcomers--;
+        d->newcomer = false;
+    }
 }
 
 void dest_free(struct dest *d)
@@ -259,6 +297,7 @@ void dest_free(struct dest *d)
     CHECK(!d->draining);
     CHECK(!d->held_back);
     CHECK(!d->in_line);
+    newcomer_leave(d);
     idle_leave(d);
     timer_cancel(s, &d->timer);
     s->dests[d->slot] = moved;
@@ -293,7 +332,7 @@ void dest_queue_refresh(struct dest_queue *dq, bool open)
 
 static void held_back_leave(struct dest *d)
 {
-    TAILQ_REMOVE(&d->transport->held_back, d, link);
+    TAILQ_REMOVE(&d->transport->held_back[d->standing], d, link);
     d->held_back = false;
 }
 
@@ -302,8 +341,11 @@ void dest_refresh(struct dest *d, struct dest_queue *touched)
     struct sched *s = d->transport->sched;
     bool drain = d->state == DEST_DEAD && d->waiting_count > 0, room = dest_has_room(d);
 
-    if (d->held_back && (!d->failing || !room || d->waiting_count == 0)) {
+    if (d->held_back && (!room || d->waiting_count == 0)) {
         held_back_leave(d);
+    }
+    if (d->waiting_count == 0 && d->busy_count == 0) {
+        newcomer_leave(d);
     }
     if (d->draining && !drain) {
         TAILQ_REMOVE(&s->draining, d, link);
@@ -327,59 +369,142 @@ void dest_refresh(struct dest *d, struct dest_queue *touched)
     share_refresh(d);
 }
 
-/* ---- failing ones --------------------------------------------------------------------------- */
+/* ---- failing and unproven destinations ------------------------------------------------------ */
 
-uint32_t transport_failing_limit(const struct transport *t)
+/* Returns the number of unproven destinations that were reached in this second and the previous
+ * one. */
+static uint32_t proved_lately(const struct transport *t)
 {
-    uint64_t share = t->sched->limits.failing_share, limit = t->policy.process_limit;
+    int64_t age_s = us_seconds(t->sched->now.us) - t->proved_s;
 
-    if (share == 0 || share >= 100 || limit < SCHED_FAILING_FROM) {
-        return UINT32_MAX;
+    return age_s == 0 ? t->proved[0] + t->proved[1] : age_s == 1 ? t->proved[0] : 0;
+}
+
+static void count_proved(struct transport *t)
+{
+    int64_t now_s = us_seconds(t->sched->now.us);
+
+    if (now_s != t->proved_s) {
+        t->proved[1] = now_s == t->proved_s + 1 ? t->proved[0] : 0;
+        t->proved[0] = 0;
+        t->proved_s = now_s;
     }
-    limit = limit * share / 100;
+    t->proved[0]++;
+}
+
+static uint32_t part(uint32_t whole, uint32_t per_cent)
+{
+    uint64_t limit = (uint64_t)whole * per_cent / 100;
+
     return limit > 0 ? (uint32_t)limit : 1;
 }
 
-void dest_set_failing(struct dest *d, bool failing)
+uint32_t transport_standing_limit(const struct transport *t, enum standing standing)
+{
+    const struct sched_limits *limits = &t->sched->limits;
+    uint32_t whole = t->policy.process_limit, failing = t->busy_by[STANDING_FAILING];
+    uint32_t share = standing == STANDING_PROVEN    ? 100
+                     : standing == STANDING_FAILING ? limits->failing_share
+                                                    : limits->unproven_share;
+
+    if (share == 0 || share >= 100 || whole < SCHED_FAILING_FROM) {
+        return UINT32_MAX;
+    }
+    return standing == STANDING_FAILING ? part(whole, share)
+                                        : part(failing < whole ? whole - failing : 0, share) +
+                                              proved_lately(t) + t->newcomers;
+}
+
+void dest_set_standing(struct dest *d, enum standing standing)
 {
     struct transport *t = d->transport;
 
-    if (failing != d->failing) {
-        d->failing = failing;
-        t->busy_failing += failing ? d->busy_count : -d->busy_count;
+    if (standing == d->standing) {
+        return;
     }
+    if (d->held_back) {
+        held_back_leave(d); /* its new standing is checked when its turn comes */
+    }
+    if (d->standing == STANDING_UNPROVEN && standing == STANDING_PROVEN) {
+        count_proved(t);
+    }
+    newcomer_leave(d);
+    t->busy_by[d->standing] -= d->busy_count;
+    t->busy_by[standing] += d->busy_count;
+    d->standing = (uint8_t)standing;
 }
 
 bool dest_hold_back(struct dest *d)
 {
     struct transport *t = d->transport;
 
-    if (!d->failing || t->busy_failing < transport_failing_limit(t)) {
+    if (d->standing == STANDING_PROVEN || (d->newcomer && d->busy_count == 0) ||
+        t->busy_by[d->standing] < transport_standing_limit(t, d->standing)) {
         return false;
     }
     CHECK(!d->held_back);
     ring_leave(d);
     d->held_back = true;
     d->since_us = t->sched->now.us;
-    TAILQ_INSERT_TAIL(&t->held_back, d, link);
+    TAILQ_INSERT_TAIL(&t->held_back[d->standing], d, link);
     dest_refresh(d, NULL);
     return true;
 }
 
-/* No more than can be served at once: each that is released and not served is held back again. */
-void transport_release_held_back(struct transport *t)
+/* Releases no more destinations than can be served at once, because each released destination that
+ * is not served is held back again. */
+static void release_held_back(struct transport *t, enum standing standing)
 {
+    struct dest_list *list = &t->held_back[standing];
     uint32_t limit;
-    struct dest *d;
 
-    if (TAILQ_EMPTY(&t->held_back)) {
+    if (TAILQ_EMPTY(list)) {
         return;
     }
-    limit = transport_failing_limit(t);
-    for (uint32_t n = t->busy_failing; n < limit && (d = TAILQ_FIRST(&t->held_back)) != NULL; n++) {
+    limit = transport_standing_limit(t, standing);
+    for (uint32_t n = t->busy_by[standing]; n < limit && !TAILQ_EMPTY(list); n++) {
+        struct dest *d = TAILQ_FIRST(list);
+
+        if (standing == STANDING_UNPROVEN) {
+            d = t->newest_next ? TAILQ_LAST(list, dest_list) : d;
+            t->newest_next = !t->newest_next;
+        }
         held_back_leave(d);
         dest_refresh(d, NULL);
     }
+}
+
+void transport_release_held_back(struct transport *t)
+{
+    release_held_back(t, STANDING_FAILING);
+    release_held_back(t, STANDING_UNPROVEN);
+}
+
+bool transport_release_newcomer(struct transport *t)
+{
+    struct dest *d = TAILQ_LAST(&t->held_back[STANDING_UNPROVEN], dest_list);
+    bool comes = d != NULL && d->came_us > t->newcomer_us && t->busy + 1 < t->policy.process_limit;
+    int64_t from_us = t->newcomer_us + (int64_t)t->newcomers * US_PER_S;
+
+    if (comes && from_us < d->came_us + NEWCOMER_QUIET_US) {
+        from_us = d->came_us + NEWCOMER_QUIET_US;
+    }
+
+    if (comes && t->sched->now.us >= from_us) {
+        timer_cancel(t->sched, &t->newcomer);
+        d->newcomer = true;
+        t->newcomers++;
+        t->newcomer_us = t->sched->now.us;
+        held_back_leave(d);
+        dest_refresh(d, NULL);
+        return true;
+    }
+    if (!comes) {
+        timer_cancel(t->sched, &t->newcomer);
+    } else if (!heap_has(&t->newcomer.node) || t->newcomer.at_us != from_us) {
+        timer_set(t->sched, &t->newcomer, (struct mono){from_us});
+    }
+    return false;
 }
 
 /* ---- life and death ------------------------------------------------------------------------- */
@@ -397,8 +522,8 @@ static void set_reason(struct dest *d, struct reason *reason)
     d->reason = reason;
 }
 
-/* The first probe that fails may have come while the destination was starting: twice as long after
- * each that follows. */
+/* Returns the time that a destination stays dead. It doubles from the third death on: the first
+ * failed probe may have come while the destination was starting. */
 static int64_t backoff(const struct sched *s, uint8_t deaths)
 {
     int64_t time = s->limits.minimal_backoff_us;
@@ -418,7 +543,7 @@ static void set_dead(struct dest *d, struct mono until, struct slice reason)
 {
     CHECK(d->state == DEST_READY);
     set_state(d, DEST_DEAD);
-    set_reason(d, reason_new(reason)); /* there is one when this was a probe */
+    set_reason(d, reason_new(reason)); /* there is an old one if this was a probe */
     d->probing = false;
     d->cache_load = d->cache_store = false;
     d->transport->sched->dead_count++;
@@ -449,7 +574,7 @@ static void dest_unthrottle(struct dest *d)
     }
 }
 
-/* From now on one delivery at a time. */
+/* Allows one delivery at a time from now on. */
 static void probe(struct dest *d)
 {
     d->probing = true;
@@ -469,9 +594,9 @@ static void dest_retry(struct dest *d)
     dest_refresh(d, NULL);
 }
 
-/* A destination that was dead minutes ago is often weak still, and all its senders come back at
- * once. So it starts as an unknown one does, or narrower when it was narrower when it was well; how
- * fast it gets back what it had is for the positive feedback to say. */
+/* Returns the window of a destination that was dead. Such a destination is often still weak, and
+ * all its senders return at once. So it starts with the initial window, or with its last good
+ * window if that was narrower. The positive feedback determines how fast it grows again. */
 static uint32_t window_to_start_with(const struct dest *d)
 {
     struct window initial, well;
@@ -568,7 +693,7 @@ void dest_take_over(struct dest *d, const struct sched_suspension *x)
     }
     if (x->is_dead) {
         d->deaths = (uint8_t)(x->deaths < UINT8_MAX ? x->deaths : UINT8_MAX);
-        dest_set_failing(d, true);
+        dest_set_standing(d, STANDING_FAILING);
         set_dead(d, x->until, x->reason);
         dest_refresh(d, NULL);
     } else {
@@ -604,7 +729,7 @@ void dest_check(struct dest *d)
     if (d->state != DEST_READY || d->idle) {
         return;
     }
-    if (s->limits.destination_memory_us <= 0) {
+    if (memory_us(d) <= 0) {
         dest_free(d);
         return;
     }
@@ -616,13 +741,13 @@ void dest_check(struct dest *d)
 
 void dest_queue_tree_audit(const struct dest_queue *dq)
 {
-    (void)tree_audit(&waiting_type, dq->waiting); /* entries are counted by the caller */
+    (void)tree_audit(&waiting_type, dq->waiting); /* the caller counts entries */
 }
 
 /* ---- peers ---------------------------------------------------------------------------------- */
 
-/* Only peers with waiting entries are in the tree. One without has a delivery under way, of which a
- * window allows few. */
+/* Only peers with waiting entries are in the tree. A peer without has a delivery in flight, and a
+ * window allows few of these. */
 static struct peer *peer_find(const struct job *j, const struct dest_queue *dq)
 {
     const struct tree_node *node = dq->waiting;
@@ -661,7 +786,7 @@ struct peer *peer_need(struct job *j, struct dest *d)
         p->queue = dq;
         dq->peers++;
         TAILQ_INIT(&p->waiting);
-        /* The end of the cycle is behind `last`, or at the back when nothing was selected yet. */
+        /* The end of the cycle is after `last`, or at the back if nothing was selected yet. */
         order_add_after(&j->peers, j->last != NULL ? &j->last->ring : j->peers.last, &p->ring);
         if (j->last != NULL) {
             j->last = p;
@@ -718,7 +843,8 @@ void job_peers_back(struct job *j)
     }
 }
 
-/* One more (1) or less (-1) of its entries waits, in its list already. */
+/* Counts one more (1) or less (-1) waiting entry of the peer, which is in the peer's list already
+ * or was removed from it. */
 static void peer_waiting_add(struct peer *p, int change)
 {
     struct dest_queue *dq = p->queue;
@@ -807,7 +933,7 @@ void peer_add_rcpt(struct peer *p, uint32_t n)
     s->rcpt_count++;
 }
 
-/* Slots are named by a number that grows with each use, so that an id never comes again. */
+/* The id of a slot contains a number that grows with each use, so that an id is never reused. */
 #define SLOT_BITS 24
 
 static void slot_take(struct sched *s, struct entry *e)
@@ -853,7 +979,8 @@ struct entry *entry_find(const struct sched *s, struct sched_entry id)
     return s->busy[slot].entry;
 }
 
-/* Connection cache hints: look up and save while deliveries follow each other closely. */
+/* Updates the connection cache hints: look up and save while deliveries follow each other
+ * closely. */
 static void cache_hints(struct dest *d, int64_t now_s)
 {
     bool back_to_back = d->last_done_s + 1 >= now_s;
@@ -867,7 +994,8 @@ static void cache_hints(struct dest *d, int64_t now_s)
     }
 }
 
-/* Out of the waiting and busy lists and counts, but for the destination's place. */
+/* Removes the entry from the waiting or busy lists and counts; dest_refresh is left to the
+ * caller. */
 static void entry_unlist(struct entry *e)
 {
     struct peer *p = e->peer;
@@ -884,7 +1012,7 @@ static void entry_unlist(struct entry *e)
         slot_give(s, e);
         d->busy_count--;
         t->busy--;
-        t->busy_failing -= d->failing;
+        t->busy_by[d->standing]--;
         s->busy_count--;
     }
 }
@@ -904,7 +1032,7 @@ void entry_start(struct entry *e, int64_t now_s)
         ring_entry_started(d);
     }
     t->busy++;
-    t->busy_failing += d->failing;
+    t->busy_by[d->standing]++;
     s->busy_count++;
     if (t->busy == t->policy.process_limit) {
         t->full = s->now;

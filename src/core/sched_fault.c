@@ -1,15 +1,15 @@
 /*
- * What must always hold, and the search for what does not.
+ * Invariants of the scheduler, and the search for violations.
  *
- * Each invariant stands once in the table below, with its text, and is checked at one place:
- * sched_search_faults looks a bit at a time, in a scheduler that goes on working; sched_audit
- * looks at all of it (and then at the structures themselves, see sched_audit.c). Nothing here
- * changes anything, nor follows a pointer that a wrong count could have left dangling: lists are
- * walked from their owners.
+ * Each invariant has one entry in the table below, with its text, and is checked at one place.
+ * sched_search_faults checks a part at a time in a running scheduler; sched_audit checks all of
+ * them (and then the structures themselves, see sched_audit.c). The functions change nothing, nor
+ * do they follow a pointer that a wrong count could have left dangling: lists are walked from their
+ * owners.
  *
- * Each round goes over the transports and rings, then the destinations by their slots, then the
- * messages by the slots of their table. Tables that grow or shrink meanwhile make it skip or
- * repeat.
+ * Each round covers the transports and rings, then the destinations by their slots, then the
+ * messages by the slots of their table. A table that grows or shrinks in between makes the round
+ * skip or repeat some.
  */
 #include <string.h>
 
@@ -18,9 +18,9 @@
 
 /* ---- the list ------------------------------------------------------------------------------- */
 
-/* The text is told when it does not hold; with COUNT it names what is counted. */
+/* The text describes the violation; with COUNT it names the counted things. */
 #define INVARIANTS(X)                                                                              \
-    /* of the whole */                                                                             \
+    /* of the whole scheduler */                                                                   \
     X(ALL_WAITING, COUNT, "entries that wait, in all")                                             \
     X(ALL_BUSY, COUNT, "entries that are being delivered, in all")                                 \
     X(ALL_EXTRA, COUNT, "entries that share an agent with another, in all")                        \
@@ -78,17 +78,17 @@ struct look {
     const struct sched_timeouts *timeouts;
     struct sched_fault *faults;
     size_t count, max;
-    int64_t budget, whole; /* what is left of it */
+    int64_t budget, whole; /* rest of the budget; the whole budget */
 };
 
-/* What an invariant is said of. */
+/* Object of an invariant. */
 struct subject {
     struct sched_msg msg;
     uint32_t transport;
     struct slice dest;
 };
 
-/* ---- telling -------------------------------------------------------------------------------- */
+/* ---- reports of faults ---------------------------------------------------------------------- */
 
 static struct subject the_whole(void)
 {
@@ -166,7 +166,7 @@ static bool in_heap(const struct heap *h, const struct heap_node *node)
     return heap_has(node) && node->index < h->count && h->nodes[node->index] == node;
 }
 
-/* The timer is armed, and not long past. */
+/* Checks that the timer is armed, and not long past. */
 static void armed(struct look *l, enum invariant which, struct subject of,
                   const struct timer *timer)
 {
@@ -183,7 +183,7 @@ static bool transport_selects(const struct transport *t)
            (t->policy.process_limit == 0 || t->busy < t->policy.process_limit);
 }
 
-/* ---- the whole and its transports ----------------------------------------------------------- */
+/* ---- the whole scheduler and its transports ------------------------------------------------- */
 
 static void look_at_whole(struct look *l)
 {
@@ -206,7 +206,8 @@ static void look_at_whole(struct look *l)
     }
 }
 
-/* Agents of a ring that are counted and not in use would be lost to its line. */
+/* Checks that the agents counted for a ring are in use, as others would be lost to its line, and
+ * that the line moves. */
 static void look_at_ring(struct look *l, const struct ring *r)
 {
     const struct dest *first = TAILQ_FIRST(&r->line);
@@ -241,19 +242,19 @@ static void look_at_transport(struct look *l, const struct transport *t)
 
 /* ---- destinations --------------------------------------------------------------------------- */
 
-/* It may be held back only while others that fail have the deliveries, or nothing is delivered at
- * all. */
+/* Checks that a destination is held back only while others of its standing have the deliveries, or
+ * while nothing is delivered at all. */
 static void look_at_held_back(struct look *l, const struct dest *d)
 {
     const struct transport *t = d->transport;
 
-    if (!d->failing || (transport_selects(t) && t->busy_failing == 0 &&
-                        overdue(l, d->since_us, l->timeouts->answer_us))) {
+    if (d->standing == STANDING_PROVEN || (transport_selects(t) && t->busy_by[d->standing] == 0 &&
+                                           overdue(l, d->since_us, l->timeouts->answer_us))) {
         broken(l, DEST_HELD_BACK, the_dest(d), 0, 0);
     }
 }
 
-/* Can its ring give it an agent, some day? */
+/* Checks that the destination's ring can still give it an agent. */
 static void look_at_line(struct look *l, const struct dest *d)
 {
     const struct ring *r = dest_ring(d);
@@ -261,7 +262,7 @@ static void look_at_line(struct look *l, const struct dest *d)
     holds(l, DEST_IN_LINE, the_dest(d), r != NULL && !TAILQ_EMPTY(&r->line) && r->listed);
 }
 
-/* Is something that waits for it up for selection? */
+/* May one of the destination's waiting entries be selected? */
 static bool is_up(const struct dest *d)
 {
     const struct dest_queue *dq = dest_shown_queue(d);
@@ -337,7 +338,7 @@ static void look_at_counts(struct look *l, const struct dest *d)
     }
     l->budget -= (int64_t)busy;
     equal(l, DEST_BUSY, the_dest(d), d->busy_count, busy);
-    /* Of a very long queue only whether it is one. */
+    /* The entries of a very long queue are not counted; only its being empty is checked. */
     for (dq = dest_next_queue(d, NULL); dq != NULL; dq = dest_next_queue(d, dq)) {
         any = any || dq->waiting != NULL;
         if ((int64_t)d->waiting_count <= l->whole) {
@@ -349,7 +350,8 @@ static void look_at_counts(struct look *l, const struct dest *d)
     }
 }
 
-/* The first of its destination stands in the heap for all of them. */
+/* Checks one parking. The first parking of a destination is in the heap on behalf of all of
+ * them. */
 static void look_at_parking(struct look *l, const struct parking *parking)
 {
     const struct dest *d = parking->dest;
@@ -451,7 +453,7 @@ static void look_at_message(struct look *l, const struct message *m)
 
 /* ---- going on ------------------------------------------------------------------------------- */
 
-/* One step of the present part; false when it has come to its end. */
+/* Checks one object of the present part; returns false at the end of the part. */
 static bool step(struct look *l, enum part part, uint64_t at)
 {
     const struct sched *s = l->s;
@@ -527,7 +529,7 @@ size_t sched_search_faults(const struct sched *s, struct mono now,
 
 void invariants_audit(const struct sched *s)
 {
-    static const struct sched_timeouts none = {.answer_us = 0}; /* what is late is no bug of ours */
+    static const struct sched_timeouts none = {.answer_us = 0}; /* late answers are allowed */
     struct sched_search search = {.part = 0};
     struct sched_fault fault;
 

@@ -28,7 +28,7 @@ static bool attention_less(const struct heap_node *a, const struct heap_node *b)
     return job_before(AT_ATTENTION(a), AT_ATTENTION(b));
 }
 
-/* Skipped jobs only wait to be put back: a bag. */
+/* Keeps skipped jobs in no order, as they are only put back all at once. */
 static bool skipped_less(const struct heap_node *a, const struct heap_node *b)
 {
     (void)a;
@@ -169,8 +169,8 @@ static void release_blockers(struct class_queue *q)
     class_queue_forget_candidate(q);
 }
 
-/* Has a job been found blocked since the last release that waits for this peer's destination? A job
- * that was unmarked since counts as long as the peer waited already when it was found blocked. */
+/* Was a job that waits for this peer's destination found blocked since the last release? A job that
+ * was unmarked since then counts if the peer already waited when the job was found blocked. */
 static bool was_found_blocked(const struct peer *p)
 {
     const struct job *j = p->job;
@@ -179,7 +179,8 @@ static bool was_found_blocked(const struct peer *p)
            (j->freed_at > j->queue->released_at && p->since < j->freed_at);
 }
 
-/* The tree is in the order of the jobs' list: beyond the frontier nothing needs a look. */
+/* Does a tree of peers contain a blocked job? The tree is in the order of the jobs' list, so
+ * nothing beyond the frontier needs a check. */
 static bool holds_blocked(const struct tree_node *node)
 {
     while (node != NULL) {
@@ -225,7 +226,7 @@ void transport_slots_added(struct transport *t, int64_t slots)
     }
 }
 
-/* What the job holds and doesn't use goes to the first job that has recipients to read. */
+/* Gives the slots that the job holds and doesn't use to the first job with recipients to read. */
 static void hand_out(struct job *j)
 {
     struct transport *t = j->queue->transport;
@@ -282,7 +283,8 @@ void message_slots_returned(struct message *m)
 
 /* ---- the list ------------------------------------------------------------------------------- */
 
-/* It has come into the list, perhaps with recipients to read. */
+/* Lets a job that was just linked, perhaps with recipients to read, take part in the distribution
+ * of slots. */
 static void wants_slots(struct job *j)
 {
     struct transport *t = j->queue->transport;
@@ -300,7 +302,7 @@ static void wants_slots(struct job *j)
     give_unused(t, j);
 }
 
-/* Into the lists, behind all jobs of messages that came until `until_s`. */
+/* Links the job after all jobs of messages that arrived at `until_s` or before. */
 static void job_link(struct job *j, int64_t until_s)
 {
     struct class_queue *q = j->queue;
@@ -328,7 +330,7 @@ static void job_link(struct job *j, int64_t until_s)
     job_changed(j);
 }
 
-/* Give the job another stack parent or none. */
+/* Gives the job another stack parent or none. */
 static void set_parent(struct job *j, struct job *parent)
 {
     struct job *old = j->parent;
@@ -355,7 +357,8 @@ static void set_parent_of_children(struct job *j, struct job *parent)
     }
 }
 
-/* The job no longer preempts: settle with the one that was charged for it, if it is still there. */
+/* Ends the job's preemption, and settles with the job that was charged for it, if that still
+ * exists. */
 static void pop(struct job *j)
 {
     struct job *parent = j->parent;
@@ -426,8 +429,8 @@ static void awaken(struct job *j, int64_t until_s)
     }
 }
 
-/* A job that was retired when its last entry was selected was ahead of others that came in the same
- * second, or they would have been selected before. */
+/* The job was retired when its last entry was selected. It was then ahead of others that arrived in
+ * the same second, or they would have been selected before. */
 void job_given_back(struct job *j)
 {
     awaken(j, j->message->queued_s - 1);
@@ -483,8 +486,8 @@ void job_free(struct job *j)
 
 /* ---- preemption ----------------------------------------------------------------------------- */
 
-/* The job that `current` may have to let pass, remembered as Postfix does: a job for the rest of
- * the second, the absence of one until something new comes. */
+/* Returns the job that may pass `current`, or NULL. The result is remembered as in Postfix: a job
+ * for the rest of the second, the absence of one until something new arrives. */
 static struct job *find_candidate(struct job *current, int64_t now_s)
 {
     struct class_queue *q = current->queue;
@@ -499,7 +502,8 @@ static struct job *find_candidate(struct job *current, int64_t now_s)
     return q->candidate;
 }
 
-/* Recipient slots from the extra pool for a job that passes others: half of what is left of it. */
+/* Gives a job that passes others recipient slots from the extra pool: half of the rest of the
+ * pool. */
 static void give_extra(struct job *j)
 {
     struct transport *t = j->queue->transport;
@@ -513,7 +517,7 @@ static void give_extra(struct job *j)
     }
 }
 
-/* Put `j` before `victim`, with all that is ordered by its place. */
+/* Moves `j` before `victim`, in all that is ordered by its place. */
 static void move_before(struct job *j, struct job *victim)
 {
     struct class_queue *q = j->queue;
@@ -538,7 +542,7 @@ static void move_before(struct job *j, struct job *victim)
     job_changed(j);
 }
 
-/* Let another job pass the current one, if one is due to. It becomes the current job. */
+/* Lets another job pass the current one, if one is due. That job becomes the current one. */
 static void maybe_preempt(struct job *current, int64_t now_s)
 {
     struct class_queue *q = current->queue;
@@ -577,7 +581,7 @@ static void maybe_preempt(struct job *current, int64_t now_s)
 
 #define AS_READY(n) CONTAINER_OF(n, struct dest_queue, ready)
 
-/* The job of the first peer that can be served. Above all others it is first of its destination. */
+/* The top of the heap has the first job that can be served; see sched.c. */
 struct peer *class_queue_first_ready(struct class_queue *q)
 {
     while (q->ready.count > 0) {
@@ -590,7 +594,7 @@ struct peer *class_queue_first_ready(struct class_queue *q)
     return NULL;
 }
 
-/* The first job, not known as a blocker, that has no entries or may read more. */
+/* Returns the first job, not known as a blocker, that has no entries or may read more. */
 static struct job *first_attention(struct class_queue *q)
 {
     while (q->attention.count > 0) {
@@ -604,7 +608,7 @@ static struct job *first_attention(struct class_queue *q)
     return NULL;
 }
 
-/* All jobs before `stop` (NULL: all) are now known as blockers. */
+/* Marks all jobs before `stop` (NULL: all) as known blockers. */
 static void walk_to(struct class_queue *q, struct job *stop)
 {
     while (q->fresh.count > 0) {
@@ -728,12 +732,12 @@ static void job_audit(const struct job *j)
         CHECK(job_before(child, j));
     }
     CHECK(attention == heap_has(&j->attention));
-    /* A job in the attention heap may be known as a blocker (it is skipped when met); a skipped
-     * one must be. */
+    /* A job in the attention heap may be known as a blocker (a walk then skips it); a skipped one
+     * must be. */
     CHECK(!attention || !j->skipped || job_is_known_blocker(j));
     CHECK(!heap_has(&j->fresh) || before_frontier(j));
     CHECK(j->message->all_read == !heap_has(&j->unread));
-    /* Where selection starts, nothing before can be selected. */
+    /* No job before `current`, where selection starts, can be selected. */
     CHECK(job_is_known_blocker(j) || (q->current != NULL && !job_before(j, q->current)));
 }
 

@@ -1,34 +1,36 @@
 /*
- * A class queue's list of jobs, and a tree over it that answers what Postfix walks the list for:
- * the best candidate for preemption, and where a job of a given age belongs.
+ * The list of jobs of a class queue, and a tree over it. The tree answers the questions for which
+ * Postfix walks the list: the best candidate for preemption, and the place of a job of a given age.
  *
- * The tree is in the order of the list. Each node knows of the jobs below it
+ * The tree has the order of the list. Each node summarises the jobs below it
  *
  *   best      the candidate with the highest score, the first in the list among equals; of all, and
  *             of those in class_queue.fresh
  *   summary   the fewest entries that a candidate still needs
  *   oldest_s  when the oldest job without stack parent was queued
  *
- * and until when that holds. A score is age / total entries: as time passes it grows along a
- * straight line, the steeper the smaller the job, so when another overtakes the best is known
- * beforehand: expires_s (a kinetic tournament; Basch, Guibas and Hershberger, "Data structures for
- * mobile data", 1999). A pair of jobs changes places once at most, so all of them together cost
- * O(log^2 n) for each job that comes or goes, and nothing while nothing overtakes.
+ * and has a time until which the summary holds, expires_s. A score is age / total entries, so it
+ * grows along a straight line, the steeper the smaller the job. The time when another job overtakes
+ * the best is thus known beforehand (a kinetic tournament; Basch, Guibas and Hershberger, "Data
+ * structures for mobile data", 1999). A pair of jobs changes places once at most, so all of them
+ * together cost O(log^2 n) for each job that is added or removed, and nothing while nothing
+ * overtakes.
  *
- * What changes is not computed at once but marked stale, upwards until something stale is met, and
- * computed when it is asked for: a stream of small jobs, which never asks, pays next to nothing.
- * Whenever STALE_MAX nodes are stale all are computed, so that no question has to wait for more.
+ * A change is not computed at once. Nodes are marked stale, upwards until a stale one is met, and
+ * computed when a summary is needed: a stream of small jobs, which never needs one, pays next to
+ * nothing. Whenever STALE_MAX nodes are stale all are computed, so that no query must wait for
+ * more.
  *
- * The best candidate among those that need at most N entries. Where the best of a subtree needs
- * more, both halves are searched, unless none in it needs so few or the best is no better than what
- * was found elsewhere. So the cost is O(log n) for each subtree that holds both a candidate small
- * enough and, with a better score than any of these in the whole list, a larger one. As the list
- * is in order of age but for the preempting jobs, and as a larger one must be older by the ratio of
- * their sizes, such subtrees span a range of ages whose ends are in that ratio: at each depth there
- * are no more of them than the logarithm of the oldest age to that base.
+ * The best candidate among those that need at most N entries is searched as follows. If the best of
+ * a subtree needs more, both halves are searched, unless none in it needs so few or the best is no
+ * better than one found elsewhere. So the cost is O(log n) for each subtree that has both a small
+ * enough candidate and a larger one with a better score than any small one in the whole list. The
+ * list is in order of age except for the preempting jobs, and a larger job with a better score must
+ * be older by the ratio of the sizes. So such subtrees span a range of ages whose ends are in that
+ * ratio. At each depth there are no more of them than the logarithm of the oldest age to that base.
  *
- * Scores are compared as doubles, as Postfix does. Expiry is computed in integers: they agree as
- * long as age times entries stays below 2^52 (a job of a million entries that is a century old).
+ * Scores are compared as doubles, as in Postfix. Expiry is computed in integers: both agree as long
+ * as age times entries stays below 2^52 (a job of a million entries that is a century old).
  */
 #include "check.h"
 #include "sched_private.h"
@@ -74,7 +76,7 @@ static bool is_candidate(const struct job *j, enum candidates of)
 
 /* ---- summaries ------------------------------------------------------------------------------ */
 
-/* The first second in which `loser` may score as high as `winner`, or one before. */
+/* Returns the first second in which `loser` may score as high as `winner`, or the second before. */
 static int64_t overtakes_s(const struct job *winner, const struct job *loser, int64_t now_s)
 {
     int64_t won = (int64_t)winner->scored_total, lost = (int64_t)loser->scored_total;
@@ -91,7 +93,8 @@ static int64_t overtakes_s(const struct job *winner, const struct job *loser, in
     return now_s + (after > 1 ? after : 1);
 }
 
-/* `challenger` comes behind `best` in the list. */
+/* Returns the job with the better score and lowers *expires_s to the time until which it stays the
+ * better one. `challenger` is after `best` in the list. */
 static struct job *duel(struct job *best, struct job *challenger, int64_t now_s, int64_t *expires_s)
 {
     struct job *winner, *loser;
@@ -153,7 +156,7 @@ static void refresh(struct job *j, int64_t now_s)
     compute(j, now_s);
 }
 
-/* The tree as it is now. */
+/* Returns the root of the tree with summaries that are valid now. */
 static struct job *fresh_root(struct class_queue *q)
 {
     struct job *root = listed(q->list);
@@ -273,7 +276,8 @@ static void search_tree(struct search *search, struct job *j)
     if (is_candidate(j, search->of) && fits(search, j)) {
         consider(search, j);
     }
-    /* What is found where the best is rules out most of the other half. */
+    /* The half with the best is searched first: a candidate found there rules out most of the other
+     * half. */
     search_tree(search, job_before(best, j) ? left : right);
     search_tree(search, job_before(best, j) ? right : left);
 }
@@ -300,7 +304,8 @@ struct job *list_best_candidate(struct class_queue *q, const struct job *current
 
 /* ---- audit ---------------------------------------------------------------------------------- */
 
-/* What a node that is not stale says of those below it must be what it would say now. */
+/* Checks that a summary that is not stale equals the one that would be computed now. Returns the
+ * number of stale nodes. */
 static uint64_t summary_audit(const struct tree_node *n, int64_t now_s)
 {
     const struct job *j;

@@ -1,5 +1,5 @@
 /*
- * Queries: totals and destinations. Nothing here changes anything.
+ * Queries: totals and destinations. They change nothing.
  */
 #include "check.h"
 #include "sched_private.h"
@@ -34,7 +34,7 @@ struct sched_totals sched_totals(const struct sched *s)
             totals.bytes += HASH_OVERHEAD(hh, t->dests);
         }
     }
-    /* HASH_OVERHEAD counts the handles, which are within the structures counted already. */
+    /* HASH_OVERHEAD counts the handles, which are part of structures that were already counted. */
     totals.bytes -= s->dest_count * sizeof(UT_hash_handle);
     return totals;
 }
@@ -57,7 +57,7 @@ static enum sched_dest_state state_of(const struct dest *d)
     UNREACHABLE("no such state of a destination");
 }
 
-/* False when it is remembered no more, though it is not freed yet. */
+/* Returns false if the destination is forgotten, though it is not freed yet. */
 static bool describe(const struct dest *d, struct sched_dest_info *ret_info)
 {
     struct window window = d->window;
@@ -92,7 +92,8 @@ static bool describe(const struct dest *d, struct sched_dest_info *ret_info)
         .success = window.success,
         .failure = window.failure,
         .failed_cohorts = window.failed_cohorts,
-        .failing = d->failing,
+        .failing = d->standing == STANDING_FAILING,
+        .proven = d->standing == STANDING_PROVEN,
         .deaths = d->deaths,
         .messages = d->messages,
         .share = share_threshold(d->transport->sched),

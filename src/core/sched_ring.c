@@ -1,24 +1,25 @@
 /*
- * Rings: agents that destinations share. See scheduler.h for what they promise.
+ * Rings: agents that destinations share. See scheduler.h for the interface.
  *
  * A destination of a ring whose next entry needs an agent is closed, as if its window were full,
- * and stands in its ring's line. Before a transport selects, each of its rings shows the first of
- * its line if the ring has an agent to spare: it is opened, may be selected, and so is in the heap
- * of its class queue, where it is served like any other. So a ring costs the same however long its
- * line is, and the transport's step grows with its rings alone.
+ * and stands in its ring's line. Before a transport selects, each of its rings with a free agent
+ * shows the first of its line. The destination is opened: it is in the heap of its class queue and
+ * may be selected like any other. So a ring costs the same however long its line is, and the
+ * transport's step grows only with the number of its rings.
  *
- *           needs an agent              the ring has one           something of it starts
+ *           needs an agent              the ring has one           an entry of it starts
  *   (open) ----------------> in line --------------------> shown ------------------------> (open)
  *                               ^                            |
  *                               '----------------------------'
- *                                      by now it has none
+ *                                   the ring no longer has one
  *
- * A turn lasts some entries. What starts in it while an agent has room (dest_fits) needs no line;
- * when an agent comes free in it the destination gets in line in front, so it has that agent back.
- * After its turn it starts nothing but by the line, its agents run dry, and others get them.
+ * A turn lasts some entries. An entry that starts during the turn while an agent has room
+ * (dest_fits) needs no line. When an agent becomes free during the turn, the destination joins the
+ * line in front, so it has that agent back. After its turn it starts entries only through the line;
+ * its agents become free and go to others.
  *
- * Of all that are shown in a transport each can be selected. But no agent is kept for them: what
- * their transport can't select now does not keep those of another one from starting.
+ * Each destination that is shown in a transport can be selected. But no agent is reserved for it:
+ * agents that this transport can't use now may be used by another one.
  */
 #include "check.h"
 #include "mem.h"
@@ -98,7 +99,8 @@ void rings_free(struct transport *t)
     }
 }
 
-/* Its line or what it shows has changed. */
+/* Lists the ring in its transport or removes it, after its line or its shown destination
+ * changed. */
 static void ring_list(struct ring *r)
 {
     struct transport *t = r->transport;
@@ -116,7 +118,7 @@ static void ring_list(struct ring *r)
     }
 }
 
-/* It has started something: others first. */
+/* Ends the ring's turn after an entry started: other rings go first. */
 static void ring_turn_over(struct ring *r)
 {
     struct transport *t = r->transport;
@@ -213,7 +215,7 @@ static void show(struct ring *r, struct dest *d)
     dest_refresh(d, NULL);
 }
 
-/* Back in line, in front. */
+/* Puts a shown destination back into the line, in front. */
 static void take_back(struct ring *r, struct dest *d)
 {
     r->shown = NULL;
@@ -221,8 +223,8 @@ static void take_back(struct ring *r, struct dest *d)
     dest_refresh(d, NULL);
 }
 
-/* May this one, whose turn is over, have another without giving up its agents? Not when other rings
- * wait, perhaps for these: its agents run dry first. */
+/* May this destination, whose turn is over, have another turn and keep its agents? Not if other
+ * rings wait, perhaps for these agents: then they become free first. */
 static bool may_stay(const struct ring *r, const struct dest *d)
 {
     return dest_fits(d) && r->transport->sched->rings_listed == 1;
@@ -250,7 +252,7 @@ bool transport_show_rings(struct transport *t)
     return any;
 }
 
-/* ---- what moves them ------------------------------------------------------------------------ */
+/* ---- started and ended entries -------------------------------------------------------------- */
 
 static void count_in(struct dest *d, struct ring *r, uint32_t depth)
 {

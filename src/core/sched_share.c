@@ -1,15 +1,15 @@
 /*
- * Shares of the active queue: which destination holds more than its share, what is parked, and when
- * parked mail is asked for. See scheduler.h for the rule and sched.c for the method.
+ * Shares of the active queue: which destination has more than its share, what is parked, and when
+ * parked mail is requested. See scheduler.h for the rule and sched.c for the method.
  *
- * A destination's messages in memory are its peers, those of one class the peers of a dest queue: a
- * message has one job per transport and a job one peer per destination. So the counts are kept
- * where peers are made and freed.
+ * A destination's messages in memory are its peers, and those of one class are the peers of one of
+ * its queues: a message has one job per transport and a job one peer per destination. So the counts
+ * are kept where peers are created and freed.
  *
- * What is parked belongs to destination and class. While one class has parked mail for a
- * destination that is all there is; while several have, their parkings are members of a set: by
- * class, and in a heap with the parking that is to be asked for first on top. That one alone is
- * dest.parking and may be in transport.wanting.
+ * Parked mail belongs to a destination and a class. If only one class has parked mail for a
+ * destination there is one parking. If several have, their parkings are members of a set: by class,
+ * and in a heap whose top is the parking to request from next. Only this one is dest.parking and
+ * may be in transport.wanting.
  */
 #include "check.h"
 #include "hash.h"
@@ -17,36 +17,37 @@
 #include "mem.h"
 #include "sched_private.h"
 
-/* A question brings at least so many messages, so that a fast destination with a narrow window is
- * not fed by a disk read per delivery. */
+/* Minimum of messages per SCHED_ADMIT, so that a fast destination with a narrow window does not
+ * cost a disk read per delivery. */
 #define BATCH_MIN 50
 
-/* It is doubled so often at most; see sched_admitted. */
+/* Maximum number of doublings of a batch; see sched_admitted. */
 #define DOUBLINGS_MAX 5
 
-/* After the answer "none now, but more is parked" (a disk that fails) it is asked again only after
- * so long, or the two would talk to each other without end. */
+/* Wait after the answer "none now, but more is parked" (a disk that fails), without which request
+ * and answer would follow each other without end. */
 #define ASK_AGAIN_US (1 * US_PER_S)
 
-/* The parking of one class where several have some. */
+/* The parking of one class at a destination where several classes have parked mail. */
 struct set_member {
-    UT_hash_handle hh; /* in parking_set.members, by class */
+    UT_hash_handle hh; /* node in parking_set.members, by class */
     struct mail_class *mail_class;
     struct parking *parking;
     struct parking_set *set;
-    struct heap_node place; /* in set.order */
-    uint64_t since;         /* ties: sched.serial when it came or was last asked for */
+    struct heap_node place; /* node in set.order */
+    uint64_t since;         /* breaks ties: sched.serial when the parking was created or last
+                             * asked */
 };
 
 struct parking_set {
     struct set_member *members; /* uthash */
-    struct heap order;          /* of all members */
-    uint32_t questions;         /* not answered yet */
+    struct heap order;          /* all members, the next to ask on top */
+    uint32_t questions;         /* members with an unanswered SCHED_ADMIT */
 };
 
 /* ---- the threshold -------------------------------------------------------------------------- */
 
-/* Places that neither a message holds nor an answer may fill. */
+/* Returns the number of places that neither a message holds nor an answer may fill. */
 static uint64_t free_places(const struct sched *s)
 {
     uint64_t taken = (uint64_t)s->messages.count + s->asked;
@@ -61,10 +62,11 @@ uint64_t share_threshold(const struct sched *s)
     return s->limits.destination_share == 0 ? UINT64_MAX : share == 0 && places > 0 ? 1 : share;
 }
 
-/* How many of them may be of one class. While the destination has fewer than its share classes
- * need not be told apart; then classes divide it, and groups their class's part. Were each of them
- * compared with the whole, n that come one after the other would each take half of the places that
- * the one before has left. */
+/* Returns the number of messages of one class that a destination may have in memory. While the
+ * destination has fewer than its share, classes are not distinguished. After that, classes divide
+ * the share, and groups their class's part. If each class were compared with the whole share, n of
+ * them that arrive one after the other would each take half of the places left by the previous
+ * one. */
 static uint64_t class_threshold(const struct sched *s, const struct dest_queue *dq)
 {
     const struct dest *d = dq->dest;
@@ -74,7 +76,8 @@ static uint64_t class_threshold(const struct sched *s, const struct dest_queue *
     return d->messages < share || share <= 1 ? share : part > 0 ? part : 1;
 }
 
-/* What keeps the window busy until more is read. A probe is one message. */
+/* Returns the number of messages that keep the window busy until more is read. A probe is one
+ * message. */
 static uint64_t batch(const struct dest *d)
 {
     uint64_t wanted = 4 * dest_capacity(d);
@@ -86,7 +89,7 @@ static uint64_t batch(const struct dest *d)
     return d->parking != NULL ? wanted << d->doublings : wanted;
 }
 
-/* Below this the window may run dry before more is read. */
+/* Returns the number of messages below which the window may run dry before more is read. */
 static uint64_t low_water(const struct dest *d)
 {
     return (batch(d) + 1) / 2;
@@ -161,7 +164,7 @@ static struct parking_set *parking_set_need(struct dest *d)
     return set;
 }
 
-/* The parking leaves, and with it the set when only one is left. */
+/* Removes the parking from its set, and frees the set if only one is left. */
 static void parking_set_leave(struct parking *parking)
 {
     struct dest *d = parking->dest;
@@ -177,7 +180,7 @@ static void parking_set_leave(struct parking *parking)
     }
 }
 
-/* What its place depends on has changed. share_refresh is to follow. */
+/* Updates the set's order after the parking changed. The caller then calls share_refresh. */
 static void parking_moved(struct parking *parking)
 {
     if (parking->member != NULL) {
@@ -197,7 +200,7 @@ static struct parking *parking_find(const struct dest *d, const struct mail_clas
     return member != NULL ? member->parking : NULL;
 }
 
-/* The same by its name. */
+/* Returns the parking of a class by the class's name. */
 static struct parking *parking_of_class(const struct dest *d, struct slice class_name)
 {
     const struct mail_class *c = class_find(d->transport->sched, class_name);
@@ -248,11 +251,12 @@ bool sched_share_full(const struct sched *s, uint32_t transport, struct slice de
                     s, dest_queue_find(dest_find(s->transports[transport], dest), class_name)));
 }
 
-/* ---- what is parked ------------------------------------------------------------------------- */
+/* ---- parked mail ---------------------------------------------------------------------------- */
 
 #define WANTING(n) CONTAINER_OF(n, struct parking, wanting)
 
-/* The one with least comes first, and then the one that has waited longest. */
+/* Orders parkings: first the one with the fewest messages in memory, then the one that has waited
+ * longest. */
 static bool parking_before(const struct parking *a, const struct parking *b)
 {
     return a->messages != b->messages ? a->messages < b->messages : a->turn < b->turn;
@@ -263,7 +267,7 @@ bool parking_less(const struct heap_node *a, const struct heap_node *b)
     return parking_before(WANTING(a), WANTING(b));
 }
 
-/* Is a question of any class under way? */
+/* Does a SCHED_ADMIT of any class wait for its answer? */
 static bool is_asked(const struct dest *d)
 {
     const struct parking_set *set = parking_set_of(d);
@@ -352,7 +356,7 @@ static struct parking *park_at(struct dest *d, struct slice class_name)
     return parking;
 }
 
-/* Nothing is parked there any more. */
+/* Frees a parking when no more mail of its class is parked there. */
 static void parking_free(struct parking *parking)
 {
     struct dest *d = parking->dest;
@@ -393,7 +397,7 @@ void sched_parked(struct sched *s, struct mono now, uint32_t transport, struct s
 
 /* ---- evicting ------------------------------------------------------------------------------- */
 
-/* The one peer in which all that is left of the message waits; NULL when there is no such. */
+/* Returns the one peer in which the whole rest of the message waits; NULL if there is none. */
 static struct peer *waits_alone(const struct message *m)
 {
     const struct job *j;
@@ -412,8 +416,8 @@ static struct peer *waits_alone(const struct message *m)
                                                : NULL;
 }
 
-/* What would be asked back at once stays: the first of its destination, and what keeps the window
- * busy. */
+/* Returns the peer of a message that should be parked, or NULL. A message that would be requested
+ * back at once stays: the first of its destination, and those that keep the window busy. */
 static struct peer *evictable(const struct sched *s, const struct message *m)
 {
     struct peer *p = waits_alone(m);
@@ -443,7 +447,7 @@ bool share_next_park(struct sched *s, struct mono now, struct sched_action *a)
         const struct parking *parking;
         struct dest *d;
 
-        message_check(s, m); /* it leaves this list */
+        message_check(s, m); /* removes it from to_park */
         if (p == NULL) {
             continue;
         }
@@ -463,7 +467,7 @@ bool share_next_park(struct sched *s, struct mono now, struct sched_action *a)
 
 /* ---- asking --------------------------------------------------------------------------------- */
 
-/* Of all transports that can deliver, the destination whose turn it is. */
+/* Returns the parking whose turn it is, among those of all transports that can deliver. */
 static struct parking *next_turn(const struct sched *s)
 {
     struct parking *best = NULL;
@@ -496,9 +500,15 @@ static void ask(struct parking *parking, uint32_t max)
     share_refresh(parking->dest);
 }
 
-static void answer(struct parking *parking)
+static void answer(struct parking *parking, uint32_t count)
 {
-    parking->dest->transport->sched->asked -= parking->asked;
+    struct sched *s = parking->dest->transport->sched;
+
+    if (s->ration != SCHED_NO_RATION) {
+        s->ration += parking->asked - count; /* others may have the places left over */
+    }
+    parking->deferred_first ^= count % 2 != 0;
+    s->asked -= parking->asked;
     parking->asked = 0;
     if (parking->member != NULL) {
         parking->member->set->questions--;
@@ -511,19 +521,24 @@ bool share_next_admit(struct sched *s, struct sched_action *a)
     struct parking *parking;
     struct dest *d;
 
+    places = places < s->ration ? places : s->ration;
     if (s->parked_count == 0 || places == 0 || (parking = next_turn(s)) == NULL) {
         return false;
     }
     d = parking->dest;
     if (parking->messages >= limit) {
-        return false; /* and all others have as many or more */
+        return false; /* so have all others */
     }
-    /* Each message that enters takes one from the threshold, too. */
+    /* Each message that enters also lowers the threshold by one. */
     room = (limit - parking->messages - 1) / 2 + 1;
     max = batch(d);
     max = max < room ? max : room;
     max = max < places ? max : places;
     ask(parking, (uint32_t)max);
+    if (s->ration != SCHED_NO_RATION) {
+        s->ration -= parking->asked;
+    }
+    a->deferred_first = parking->deferred_first;
     a->type = SCHED_ADMIT;
     a->transport = d->transport->index;
     a->dest = slice_of(d->name, d->name_len);
@@ -546,8 +561,8 @@ void sched_admitted(struct sched *s, struct mono now, uint32_t transport, struct
     CHECK(parking != NULL);
     CHECK(parking->asked > 0);
     CHECK(count <= parking->asked);
-    answer(parking);
-    /* It ran dry while the question was under way: more has to be kept before it. */
+    answer(parking, count);
+    /* The queue ran dry before the answer, so the next SCHED_ADMIT must request more. */
     if (parking->asked_in_time && d->waiting_count == 0 && dest_has_room(d) && !d->probing &&
         d->doublings < DOUBLINGS_MAX) {
         d->doublings++;
@@ -566,6 +581,11 @@ void sched_admitted(struct sched *s, struct mono now, uint32_t transport, struct
     }
     parking_moved(parking);
     share_refresh(d);
+}
+
+void sched_ration(struct sched *s, uint32_t places)
+{
+    s->ration = places;
 }
 
 void share_ask_again(struct sched *s)

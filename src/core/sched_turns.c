@@ -1,5 +1,5 @@
 /*
- * Turns of classes, and within a class of its groups. See sched.c.
+ * Turns of classes, and of the groups within a class. See sched.c.
  *
  * Two levels of turns.h: the classes take turns by weight, and each turn of a class goes to one of
  * its members (class queues, or the queues of one destination), which take turns as equals. A class
@@ -7,21 +7,22 @@
  * turns.h holds on each level: a class of weight w gets n*w/W - 1 of n turns, and each of its m
  * members an m-th of those, less one.
  *
- * A member that stops waiting rests as turns.h has it, but only while others of its class wait:
- * when none does it can't have gone ahead of another.
+ * A member that stops waiting rests (see turns.h) only while others of its class wait: if none
+ * does, the member can't have gone ahead of another.
  */
 #include "check.h"
 #include "sched_private.h"
 
-/* One class that has members here. */
+/* A class that has members here. */
 struct class_turn {
-    UT_hash_handle hh;        /* in class_turns.by_class */
+    UT_hash_handle hh;        /* node in class_turns.by_class */
     struct mail_class *whole; /* counted; NULL: mail without a class */
-    struct turn turn;         /* in class_turns.classes; it waits while a member does */
+    struct turn turn;         /* member of class_turns.classes; waits while a member of the class
+                               * does */
     struct turns members;
-    uint32_t count;               /* members that are here, whether they take part or not */
-    TAILQ_ENTRY(class_turn) link; /* in class_turns.emptied */
-    bool emptied;                 /* none waits any more, and some may rest */
+    uint32_t count;               /* number of members, whether they take part or not */
+    TAILQ_ENTRY(class_turn) link; /* link in class_turns.emptied */
+    bool emptied;                 /* whether no member waits, though some may rest */
 };
 
 #define CLASS_TURN_OF(t) CONTAINER_OF(t, struct class_turn, turn)
@@ -62,7 +63,7 @@ static uint32_t weight_of(const struct class_turns *ts, const struct class_turn 
     return c->whole != NULL ? c->whole->weight : ts->sched->plain_weight;
 }
 
-/* A weight may have changed; it is looked at whenever turns move on. */
+/* Applies a changed weight; called whenever turns move on. */
 static void reweigh(struct class_turns *ts, struct class_turn *c)
 {
     if (c->turn.weight != weight_of(ts, c)) {
@@ -88,7 +89,7 @@ static struct class_turn *class_turn_need(struct class_turns *ts, struct mail_cl
     return c;
 }
 
-/* Nothing of it may be here any more. */
+/* Frees the class's turn if it is no longer used. */
 static void class_turn_check(struct class_turns *ts, struct class_turn *c)
 {
     if (c->count == 0 && !turn_takes_part(&c->turn)) {
@@ -139,7 +140,8 @@ void queue_turn_leave(struct class_turns *ts, struct queue_turn *m)
     }
 }
 
-/* Members that rest no more go to where queue_turn_next_rested finds them. */
+/* Returns the next member of a class. Moves members that finished resting to the list of
+ * queue_turn_next_rested. */
 static struct turn *members_first(struct class_turns *ts, struct class_turn *c)
 {
     struct turn *first = turns_first(&c->members), *rested;
@@ -161,7 +163,7 @@ struct queue_turn *class_turns_first(struct class_turns *ts)
     while ((c = TAILQ_FIRST(&ts->emptied)) != NULL) {
         TAILQ_REMOVE(&ts->emptied, c, link);
         c->emptied = false;
-        (void)members_first(ts, c); /* which lets all rest no more that do not wait */
+        (void)members_first(ts, c); /* ends the rest of all members that do not wait */
     }
     if (first == NULL) {
         return NULL;

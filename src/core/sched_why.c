@@ -1,5 +1,5 @@
 /*
- * Why a recipient waits. Nothing here changes anything.
+ * Reasons why a recipient waits. The functions change nothing.
  */
 #include "check.h"
 #include "sched_private.h"
@@ -31,8 +31,8 @@ struct sched_window_step sched_window_step(const struct sched *s)
 
 /* ---- gates ---------------------------------------------------------------------------------- */
 
-/* Times are told of a closed gate only. A closed gate that opens later than others which open at a
- * set time goes before these. */
+/* Adds a gate. An open gate has no times. A closed gate that opens at a set time goes before those
+ * that open at an earlier one. */
 static void gate(struct sched_wait *w, struct sched_gate g)
 {
     size_t at = w->gate_count++;
@@ -51,7 +51,8 @@ static bool reached(uint32_t value, uint32_t limit)
     return limit > 0 && value >= limit;
 }
 
-/* The transport's own limit, unless only that of the ring (may be NULL) is set or reached. */
+/* Returns the gate of the transport's own limit, or of the ring's limit if only that is set or
+ * reached. `d` may be NULL. */
 static struct sched_gate transport_limit(const struct transport *t, const struct dest *d)
 {
     const struct ring *r = d != NULL ? dest_ring(d) : NULL;
@@ -71,7 +72,7 @@ static struct sched_gate transport_limit(const struct transport *t, const struct
     return g;
 }
 
-/* One of the limits of a ring, in agents. */
+/* Adds the gate of a limit of a ring, in agents. */
 static void ring_gate(const struct dest *d, enum sched_gate_type type, uint32_t agents,
                       uint32_t limit, struct sched_wait *w)
 {
@@ -84,7 +85,7 @@ static void ring_gate(const struct dest *d, enum sched_gate_type type, uint32_t 
     }
 }
 
-/* Those that open at a set time. `d` may be NULL here and below: it has no gates of its own. */
+/* Adds the gates that open at a set time. `d` may be NULL here and below: it then has no gates. */
 static void timed_gates(const struct transport *t, const struct dest *d, struct sched_wait *w)
 {
     gate(w, (struct sched_gate){.type = SCHED_GATE_TRANSPORT_DEAD,
@@ -109,11 +110,11 @@ static void timed_gates(const struct transport *t, const struct dest *d, struct 
                                 .until = {t->rate.at_us}});
 }
 
-/* Those that open when a delivery ends. */
+/* Adds the gates that open when a delivery ends. */
 static void counted_gates(const struct transport *t, const struct dest *d, struct sched_wait *w)
 {
     const struct ring *r = d != NULL ? dest_ring(d) : NULL;
-    uint32_t failing_limit = transport_failing_limit(t);
+    uint32_t limit = d != NULL ? transport_standing_limit(t, d->standing) : UINT32_MAX;
 
     if (d != NULL) {
         gate(w, (struct sched_gate){.type = SCHED_GATE_WINDOW,
@@ -125,11 +126,11 @@ static void counted_gates(const struct transport *t, const struct dest *d, struc
     if (r != NULL) {
         ring_gate(d, SCHED_GATE_RING, r->agents, r->policy.ring_limit, w);
     }
-    if (d != NULL && d->failing && failing_limit < UINT32_MAX) {
+    if (limit < UINT32_MAX && (d->standing == STANDING_FAILING || d->held_back)) {
         gate(w, (struct sched_gate){.type = SCHED_GATE_FAILING,
                                     .closed = d->held_back,
-                                    .value = t->busy_failing,
-                                    .limit = failing_limit,
+                                    .value = t->busy_by[d->standing],
+                                    .limit = limit,
                                     .since = {d->since_us}});
     }
     gate(w, transport_limit(t, d));
@@ -213,8 +214,8 @@ struct grouping {
     size_t wait_count;
 };
 
-/* Put the recipients of an entry that were asked for into a group, which is made when the first is
- * found. */
+/* Puts those recipients of an entry that are in g->rcpts into a group. Creates the group for the
+ * first of them, and then returns true. */
 static bool take_entry(struct grouping *g, const struct entry *e, uint32_t *group)
 {
     bool found = false;

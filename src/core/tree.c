@@ -24,13 +24,13 @@ static uint32_t sum_below(const struct tree_node *node)
     return node != NULL ? node->summary : 0;
 }
 
-/* The node has other children: add up what is at hand. */
+/* Summarizes a node again after its children changed, from the children's summaries. */
 static void children_changed(const struct tree_type *type, struct tree_node *node)
 {
     uint32_t left = sum_below(node->left), right = sum_below(node->right);
 
     if (type->update != NULL) {
-        (void)type->update(node); /* those above are told by the caller */
+        (void)type->update(node); /* the caller updates the nodes above */
     } else if (left == TREE_STALE || right == TREE_STALE) {
         node->summary = TREE_STALE;
     } else {
@@ -71,7 +71,7 @@ static void adopt(struct tree_node *parent, struct tree_node **child, struct tre
     }
 }
 
-/* Where the tree points to the node from. */
+/* Returns the pointer in the tree that points to the node. */
 static struct tree_node **holder(struct tree_node **root, struct tree_node *node)
 {
     struct tree_node *parent = node->parent;
@@ -79,7 +79,7 @@ static struct tree_node **holder(struct tree_node **root, struct tree_node *node
     return parent == NULL ? root : parent->left == node ? &parent->left : &parent->right;
 }
 
-/* The node changes places with its parent. */
+/* Exchanges the node with its parent. */
 static void rotate_up(struct tree_node **root, struct tree_node *node)
 {
     struct tree_node *parent = node->parent;
@@ -94,7 +94,7 @@ static void rotate_up(struct tree_node **root, struct tree_node *node)
     }
 }
 
-/* The node was hung in as a leaf. */
+/* Rotates a new leaf up to the place that its priority requires. */
 static void settle(const struct tree_type *type, struct tree_node **root, struct tree_node *node)
 {
     while (node->parent != NULL && node->priority > node->parent->priority) {
@@ -153,7 +153,7 @@ void tree_remove(const struct tree_type *type, struct tree_node **root, struct t
     }
     adopt(node->parent, holder(root, node), node->left != NULL ? node->left : node->right);
     for (struct tree_node *n = node->parent; n != above; n = n->parent) {
-        children_changed(type, n); /* they were rotated above it */
+        children_changed(type, n); /* nodes that were rotated above it */
     }
     tree_changed(type, above);
     node->left = node->right = node->parent = NULL;

@@ -75,7 +75,7 @@ void turns_join(struct turns *ts, struct turn *t)
     ts->waiting++;
     t->serial = ++ts->serial;
     if (turn_takes_part(t)) {
-        heap_moved(&ts->later, &t->node); /* it rested */
+        heap_moved(&ts->later, &t->node); /* it was resting */
         return;
     }
     t->start = ts->now;
@@ -95,7 +95,7 @@ void turns_leave(struct turns *ts, struct turn *t)
     }
 }
 
-/* The first of `later`, whose start has come. */
+/* Moves the first member of `later`, whose start has come. */
 static void comes(struct turns *ts, struct turn *t)
 {
     take(ts, t);

@@ -5,7 +5,7 @@
 
 #include "check.h"
 
-/* What binary rounding may do to a sum of feedback; see window.h. */
+/* Largest error of a sum of feedback by binary rounding; see window.h. */
 #define ROUNDING 1e-9
 
 double feedback_value(const struct feedback *f, uint32_t n)
@@ -28,8 +28,8 @@ static uint32_t initial_size(const struct window_limits *limits)
     return limits->max > 0 && limits->initial > limits->max ? limits->max : limits->initial;
 }
 
-/* Under the documented rule a remainder that is only rounding is dropped, so that it can't add up
- * over many rounds. Postfix keeps it. */
+/* Drops, under the documented rule, a remainder that is only rounding, so that it can't add up over
+ * many rounds. Postfix keeps it. */
 static double settle(const struct window_limits *limits, double sum)
 {
     return limits->rule == WINDOW_DOCUMENTED && fabs(sum) < ROUNDING ? 0 : sum;
@@ -48,15 +48,15 @@ bool window_succeeded(struct window *w, const struct window_limits *limits, uint
     if (limits->max > 0 && w->size >= limits->max) {
         return false;
     }
-    /* A window far wider than its use would meet trouble too late: failures of the few deliveries
-     * under way would have to narrow it for long before it limits anything. */
+    /* A window far wider than its use would react to trouble too late: failures of the few
+     * deliveries in flight would have to narrow it for long before it limits anything. */
     if (w->size >= (uint64_t)busy + initial_size(limits)) {
         return false;
     }
     g = feedback_value(&limits->positive, w->size);
     w->success += g;
-    /* Postfix forgives half an event against rounding. In the other direction (below) that costs it
-     * a step of two at the first failure when f is 1, which its text does not know. */
+    /* Postfix adds half an event of slack against rounding. In the other direction (below) that
+     * costs a step of two at the first failure if f is 1, which Postfix's text does not mention. */
     slack = limits->rule == WINDOW_POSTFIX ? g / 2 : ROUNDING;
     while (w->success + slack >= 1) {
         w->size++;

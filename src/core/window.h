@@ -1,18 +1,18 @@
 /*
- * Feedback window: how many deliveries one destination may have under way.
+ * Feedback window: how many deliveries one destination may have in flight.
  *
  * Each success adds g(N) to `success`, each failure takes f(N) from `failure`; a whole unit moves
  * the window by one. Independently, failed pseudo-cohorts are counted (1/N per failure, back to 0
  * at a success): at the limit the destination is dead. Source: Postfix's SCHEDULER_README,
- * concurrency scheduling; two rules because its text and its program differ:
+ * concurrency scheduling; there are two rules because its text and its program differ:
  *
  *   WINDOW_DOCUMENTED  the text: dead when cohorts > limit; exact thresholds. A sum within 1e-9 of
  *                      a threshold counts as on it, so that 1/N takes exactly N events: the
  *                      rounding of N additions stays far below that for every window that fits in
  *                      memory, and no useful feedback is that small.
  *   WINDOW_POSTFIX     the program (3.7): dead at >=; half a feedback unit of slack on both loops,
- *                      so the first failure at feedback 1 costs 2. Recorded paths come out bit for
- *                      bit.
+ *                      so the first failure at feedback 1 costs 2. Recorded paths are reproduced
+ *                      bit for bit.
  *
  * IEEE doubles, as in the source, contraction off. A plain value: embed it in its owner.
  */
@@ -40,38 +40,40 @@ struct window_limits {
 };
 
 struct window {
-    uint32_t size; /* >= 1; a dead destination's is kept by its owner's state, not by a 0 here */
+    uint32_t size; /* >= 1, also of a dead destination */
     double success, failure, failed_cohorts;
 };
 
-/* Open at the initial size (at most max). */
+/* Initializes a window with the initial size (at most max). */
 void window_init(struct window *w, const struct window_limits *limits);
 
-/* A delivery ended well; `busy` includes it. Nothing accumulates at the maximum or when the window
- * is wider than what is in use by the initial size or more. True when feedback was applied. */
+/* Accounts for a delivery that succeeded; `busy` includes it. Nothing accumulates at the maximum,
+ * or if the window exceeds `busy` by the initial size or more. Returns whether feedback was
+ * applied. */
 bool window_succeeded(struct window *w, const struct window_limits *limits, uint32_t busy);
 
-/* A delivery failed at the destination. True when the destination is now dead (the window is then
- * reset by window_revive). */
+/* Accounts for a delivery that failed at the destination. Returns true if the destination is now
+ * dead; window_revive then resets the window. */
 bool window_failed(struct window *w, const struct window_limits *limits);
 
-/* Back from the dead: counters 0, size `busy` (deliveries still running) if not 0, else initial. */
+/* Resets the window of a destination that was dead: counters 0, size `busy` (deliveries still
+ * running) if not 0, else the initial size. */
 void window_revive(struct window *w, const struct window_limits *limits, uint32_t busy);
 
-/* Tried again, from `size` on (at least 1, at most max): counters 0. */
+/* Resets the window to `size` (at least 1, at most max), with counters 0. */
 void window_restart(struct window *w, const struct window_limits *limits, uint32_t size);
 
-/* Forget a part of what was learned: `kept` is how much stays, 1 all, 0 nothing. Size and sums move
- * to their initial values in proportion. */
+/* Forgets a part of the feedback; `kept` is the part that stays, 1 all, 0 nothing. Size and sums
+ * move to their initial values in proportion. */
 void window_fade(struct window *w, const struct window_limits *limits, double kept);
 
-/* The limits have changed: the window is narrowed to their maximum; what was learned stays. */
+/* Narrows the window to the maximum of changed limits; the feedback so far stays. */
 void window_limits_changed(struct window *w, const struct window_limits *limits);
 
-/* The value of a feedback at window size n >= 1. */
+/* Returns the feedback at window size n >= 1. */
 double feedback_value(const struct feedback *f, uint32_t n);
 
-/* Abort unless the window's size and sums are in their ranges. */
+/* Aborts unless the window's size and sums are in their ranges. */
 void window_audit(const struct window *w, const struct window_limits *limits);
 
 #endif

@@ -762,6 +762,206 @@ static void what_is_held_goes_on_when_the_limit_goes(void **state)
     bench_end(&b);
 }
 
+/* ---- unproven ones -------------------------------------------------------------------------- */
+
+#define UNKNOWN_FROM 100 /* the first message for an unknown site */
+
+static void decide_all(struct bench *b)
+{
+    while (decide(b)) {
+    }
+}
+
+/* Ten deliveries at once. Site `well` has proven itself, and has no mail any more. */
+static void unknown_start(struct bench *b, uint32_t share, int64_t memory_us)
+{
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(5);
+
+    limits.message_active_limit = limits.message_recipient_limit = 400;
+    limits.failing_share = limits.unproven_share = share;
+    limits.destination_memory_us = memory_us;
+    policy.process_limit = 10;
+    bench_start(b, &limits, &policy);
+    open_msg(b, 1, "well");
+    decide_all(b);
+    finish(b, 1, "well", SCHED_OK);
+    decide_all(b);
+    b->now.us += 2 * S; /* it has allowed one more until now */
+}
+
+/* One message each for so many sites that are not known. */
+static void open_unknown(struct bench *b, unsigned count)
+{
+    static char names[150][16];
+
+    for (unsigned i = 0; i < count; i++) {
+        (void)snprintf(names[i], sizeof names[i], "u%u", i);
+        open_msg(b, UNKNOWN_FROM + i, names[i]);
+    }
+    decide_all(b);
+}
+
+/* The one that runs for longest of unknown sites; its site is copied. */
+static uint64_t first_unknown(const struct bench *b, char dest[32])
+{
+    for (size_t i = 0; i < b->running_count; i++) {
+        if (b->running[i].msg >= UNKNOWN_FROM) {
+            (void)snprintf(dest, 32, "%s", b->running[i].dest);
+            return b->running[i].msg;
+        }
+    }
+    fail_msg("nothing runs for an unknown site");
+    return 0;
+}
+
+static bool runs(const struct bench *b, const char *dest)
+{
+    for (size_t i = 0; i < b->running_count; i++) {
+        if (strcmp(b->running[i].dest, dest) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* 150 sites can't be reached: each attempt lasts for a timeout. 60 messages for the site that is
+ * well come meanwhile, and each begins at once; its site is not forgotten while it has no mail. */
+static void sites_that_can_t_be_reached_leave_deliveries_to_a_proven_one(void **state)
+{
+    static const int64_t memories[] = {0, 3600 * S};
+    char dest[32];
+    struct bench b;
+
+    (void)state;
+    for (size_t k = 0; k < COUNT(memories); k++) {
+        unknown_start(&b, 30, memories[k]);
+        open_unknown(&b, 150);
+        assert_int_equal(b.running_count, 3);
+        for (uint64_t msg = 2; msg < 62; msg++) {
+            open_msg(&b, msg, "well");
+            decide_all(&b);
+            assert_true(runs(&b, "well"));
+            assert_true(b.running_count <= 1 + 3 + 3 + 1); /* those that failed have a part, too */
+            finish(&b, msg, "well", SCHED_OK);
+            b.now.us += 10 * S;
+            finish(&b, first_unknown(&b, dest), dest, SCHED_DEST_FAIL);
+            decide_all(&b);
+        }
+        bench_end(&b);
+    }
+    unknown_start(&b, 100, 0); /* as in Postfix */
+    open_unknown(&b, 150);
+    assert_int_equal(b.running_count, 10);
+    open_msg(&b, 2, "well");
+    decide_all(&b);
+    assert_false(runs(&b, "well"));
+    bench_end(&b);
+}
+
+/* Which sites are well is not known at first. */
+static void an_unknown_site_behind_many_that_hang_is_tried_soon(void **state)
+{
+    char dest[32];
+    struct bench b;
+
+    (void)state;
+    unknown_start(&b, 30, 3600 * S);
+    open_unknown(&b, 140);
+    open_msg(&b, 90, "other");
+    decide_all(&b);
+    for (int i = 0; i < 2; i++) {
+        assert_false(runs(&b, "other"));
+        finish(&b, first_unknown(&b, dest), dest, SCHED_DEST_FAIL);
+        decide_all(&b);
+    }
+    assert_true(runs(&b, "other"));
+    finish(&b, 90, "other", SCHED_OK);
+    open_msg(&b, 91, "other other other");
+    decide_all(&b);
+    assert_true(runs(&b, "other")); /* it is proven now */
+    bench_end(&b);
+}
+
+/* A list of unknown sites has one newcomer, the last. The n-th at a time waits for n seconds, and
+ * the last delivery is for proven sites. */
+static void a_newcomer_behind_many_that_hang_is_tried_at_once(void **state)
+{
+    static const char *const names[] = {"n1", "n2", "n3", "n4", "n5", "n6"};
+    struct bench b;
+
+    (void)state;
+    unknown_start(&b, 30, 0);
+    open_unknown(&b, 140);
+    assert_int_equal(b.running_count, 3);
+    for (uint32_t i = 0; i < COUNT(names); i++) {
+        int64_t before_us = b.now.us;
+
+        b.now.us += 1;
+        open_msg(&b, 80 + i, names[i]);
+        decide_all(&b);
+        assert_false(runs(&b, names[i]));
+        b.now.us = sched_wake_at(b.s).us;
+        decide_all(&b);
+        assert_true(runs(&b, names[i]));
+        assert_int_equal(b.running_count, 3 + i + 1);
+        assert_int_equal(b.now.us - before_us, i == 0 ? S / 2 + 1 : i * S);
+    }
+    b.now.us += 1;
+    open_msg(&b, 90, "other well");
+    decide_all(&b);
+    assert_true(runs(&b, "well"));
+    b.now.us += 100 * S;
+    finish(&b, 90, "well", SCHED_OK);
+    decide_all(&b);
+    assert_false(runs(&b, "other"));
+    finish(&b, 85, "n6", SCHED_DEST_FAIL);
+    decide_all(&b);
+    assert_true(runs(&b, "other"));
+    bench_end(&b);
+}
+
+/* A site that has failed is no newcomer when its mail is tried again, an hour later at most. */
+static void a_site_that_failed_is_not_unknown_when_its_mail_returns(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    unknown_start(&b, 30, 0);
+    open_msg(&b, 2, "bad");
+    decide_all(&b);
+    finish(&b, 2, "bad", SCHED_DEST_FAIL);
+    decide_all(&b);
+    b.now.us += 300 * S;
+    open_msg(&b, 3, "bad");
+    decide_all(&b);
+    assert_true(info_of(&b, "bad").failing);
+    bench_end(&b);
+}
+
+/* A list of sites that are all well is not slowed down. */
+static void unknown_sites_that_are_well_get_all_deliveries(void **state)
+{
+    char dest[32];
+    struct bench b;
+
+    (void)state;
+    unknown_start(&b, 30, 3600 * S);
+    open_unknown(&b, 100);
+    for (int i = 0; i < 8; i++) {
+        finish(&b, first_unknown(&b, dest), dest, SCHED_OK);
+        decide_all(&b);
+    }
+    assert_int_equal(b.running_count, 10);
+    b.now.us += 2 * S; /* then some hang */
+    for (int i = 0; i < 7; i++) {
+        finish(&b, first_unknown(&b, dest), dest, SCHED_DEST_FAIL);
+        decide_all(&b);
+    }
+    assert_int_equal(b.running_count, 3 + 1); /* one of them is a newcomer */
+    bench_end(&b);
+}
+
 /* ---- put off -------------------------------------------------------------------------------- */
 
 static void postpone(struct bench *b, const char *dest, int64_t seconds)
@@ -915,6 +1115,11 @@ UNIT_MAIN(
     cmocka_unit_test(failing_sites_go_on_in_the_usual_order),
     cmocka_unit_test(a_site_that_is_well_again_is_limited_no_more),
     cmocka_unit_test(what_is_held_goes_on_when_the_limit_goes),
+    cmocka_unit_test(sites_that_can_t_be_reached_leave_deliveries_to_a_proven_one),
+    cmocka_unit_test(an_unknown_site_behind_many_that_hang_is_tried_soon),
+    cmocka_unit_test(a_newcomer_behind_many_that_hang_is_tried_at_once),
+    cmocka_unit_test(a_site_that_failed_is_not_unknown_when_its_mail_returns),
+    cmocka_unit_test(unknown_sites_that_are_well_get_all_deliveries),
     cmocka_unit_test(a_postponed_destination_gets_nothing_until_then),
     cmocka_unit_test(it_may_be_changed_and_ended),
     cmocka_unit_test(a_dead_site_is_probed_when_it_was_postponed),

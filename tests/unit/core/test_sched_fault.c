@@ -350,9 +350,9 @@ static void mail_held_for_no_reason_is_found(void **state)
     bench_start(&b);
     t = b.s->transports[0];
     assert_true(sched_finished(b.s, b.now, b.running[0], SCHED_DEST_FAIL, SLICE("4.4.1 no")));
-    t->busy_failing = 5;
+    t->busy_by[STANDING_FAILING] = 5;
     assert_true(dest_hold_back(dest_a(&b)));
-    t->busy_failing = 0;
+    t->busy_by[STANDING_FAILING] = 0;
     b.now.us += 61 * S;
     (void)finds(&b, SCHED_FAULT_STUCK, "mail waits, and nothing fails that it waits for");
     transport_release_held_back(t);

@@ -1120,6 +1120,7 @@ static void wild_history(uint64_t seed)
     x->w.limits.message_active_limit = pick(&x->w, 5, MESSAGES_USUAL);
     x->w.limits.destination_share = pick(&x->w, 0, 3) * 60;
     x->w.limits.failing_share = pick(&x->w, 0, 3) * 30;
+    x->w.limits.unproven_share = x->w.limits.failing_share;
     x->w.limits.maximal_backoff_us = pick(&x->w, 0, 60) * US_PER_S;
     x->w.limits.destination_memory_us = pick(&x->w, 0, 2) * 20 * US_PER_S;
     sched_set_limits(x->w.s, &x->w.limits);
