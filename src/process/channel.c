@@ -15,16 +15,16 @@
 #include "mem.h"
 
 #define HEADER_SIZE 8
-/* One read takes at most this much; a frame that is longer is read straight into place. */
+/* Bytes of one read; a longer frame is read directly into its place. */
 #define READ_SIZE (256u << 10)
-/* Descriptors that may arrive with one read; more are a breach. */
+/* Descriptors that one read can bring; more break the channel. */
 #define FDS_PER_READ 64
-/* Descriptors received and not claimed by a frame yet. */
+/* Descriptors received but not claimed by a frame. */
 #define FDS_HELD_MAX 128
 
 struct sent_fd {
     STAILQ_ENTRY(sent_fd) next;
-    uint64_t at; /* position in the output stream of the header that claims it */
+    uint64_t at; /* position in the output stream of the header with this descriptor */
     int fd;
 };
 
@@ -40,19 +40,19 @@ struct channel {
     bool in_begin;
 
     struct buf in;
-    size_t used; /* bytes of the frame handed out last; dropped at the next call */
+    size_t used; /* bytes of the frame returned last; dropped at the next call */
     int fds[FDS_HELD_MAX];
     size_t fd_count;
 
     struct buf out;
     size_t begin_at; /* offset in out of the header under construction */
-    uint64_t sent;   /* bytes written since the beginning */
+    uint64_t sent;   /* bytes written so far */
     STAILQ_HEAD(, sent_fd) out_fds;
 
     LIST_ENTRY(channel) all;
 };
 
-/* The channels of this process, for channel_flush_all: a process has a handful. */
+/* All channels of this process, for channel_flush_all. */
 static LIST_HEAD(, channel) channels = LIST_HEAD_INITIALIZER(channels);
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
@@ -117,7 +117,7 @@ void channel_free(struct channel *ch)
     }
     while ((sent = STAILQ_FIRST(&ch->out_fds)) != NULL) {
         STAILQ_REMOVE_HEAD(&ch->out_fds, next);
-        (void)close(sent->fd); /* the other side never got it; nothing of it is ours to save */
+        (void)close(sent->fd); /* not sent; the caller has given it away */
         mem_free(sent);
     }
     (void)close(ch->fd); /* a socket: nothing to lose */
@@ -148,11 +148,11 @@ static void take_fds(struct channel *ch, struct msghdr *message)
         }
     }
     if ((message->msg_flags & MSG_CTRUNC) != 0) {
-        ch->broken = true; /* out of descriptors, or the peer floods us with them */
+        ch->broken = true; /* no descriptor left, or the peer has sent too many */
     }
 }
 
-/* Read once. False when there is nothing at the moment or the channel is broken. */
+/* Reads once. Returns false if there is no input now or the channel is broken. */
 static bool read_some(struct channel *ch, size_t wanted)
 {
     union {
@@ -182,7 +182,7 @@ static bool read_some(struct channel *ch, size_t wanted)
     return !ch->broken;
 }
 
-/* Is a complete frame at the front? *ret_missing: how many bytes are known to be missing. */
+/* Is there a complete frame? *ret_missing: number of bytes known to be missing. */
 static bool frame_ready(struct channel *ch, struct frame *ret_frame, size_t *ret_missing)
 {
     struct slice in = buf_slice(&ch->in);
@@ -207,7 +207,7 @@ static bool frame_ready(struct channel *ch, struct frame *ret_frame, size_t *ret
         return false;
     }
     if (fds > ch->fd_count) {
-        ch->broken = true; /* descriptors travel with the first byte of their frame's header */
+        ch->broken = true; /* a descriptor travels with the first byte of its frame's header */
         return false;
     }
     ret_frame->type = le16toh(type);
@@ -230,7 +230,7 @@ enum channel_event channel_next(struct channel *ch, struct frame *ret_frame)
         ch->used = 0;
     }
     for (;;) {
-        /* What was received before the other side went away still counts. */
+        /* Frames received before the other side closed are still valid. */
         if (frame_ready(ch, ret_frame, &missing)) {
             return CHANNEL_FRAME;
         }
@@ -239,7 +239,7 @@ enum channel_event channel_next(struct channel *ch, struct frame *ret_frame)
         }
         if (ch->paused || !read_some(ch, missing)) {
             if (ch->broken && buf_len(&ch->in) >= HEADER_SIZE) {
-                continue; /* look once more, then CHANNEL_CLOSED */
+                continue; /* there may be another frame; then CHANNEL_CLOSED */
             }
             return ch->broken ? CHANNEL_CLOSED : CHANNEL_EMPTY;
         }
@@ -283,7 +283,7 @@ void channel_end(struct channel *ch, int fd)
     CHECK(ch->in_begin);
     ch->in_begin = false;
     if (ch->out.failed) {
-        ch->broken = true; /* the reader sleeps for good; half a frame must never go out */
+        ch->broken = true; /* part of a frame must never be sent */
         buf_clear(&ch->out);
         event_active(ch->read_event, EV_READ, 0);
         if (fd >= 0) {
@@ -311,7 +311,8 @@ size_t channel_waiting(const struct channel *ch)
     return buf_len(&ch->out);
 }
 
-/* One sendmsg: up to the next frame with a descriptor, or that frame's first bytes with it. */
+/* Calls sendmsg once: with the bytes before the next frame that has a descriptor, or with that
+ * frame's first bytes and the descriptor. */
 static ssize_t send_some(struct channel *ch)
 {
     struct slice out = buf_slice(&ch->out);
@@ -343,7 +344,7 @@ static ssize_t send_some(struct channel *ch)
     } while (n < 0 && errno == EINTR);
     if (n > 0 && message.msg_control != NULL) {
         STAILQ_REMOVE_HEAD(&ch->out_fds, next);
-        (void)close(sent->fd); /* the other side has its own now */
+        (void)close(sent->fd); /* the other side has a copy */
         mem_free(sent);
     }
     return n;
@@ -357,8 +358,7 @@ static void write_out(struct channel *ch)
         if (n < 0) {
             if (errno != EAGAIN && errno != EWOULDBLOCK) {
                 ch->broken = true;
-                event_active(ch->read_event, EV_READ,
-                             0); /* the owner learns it from channel_next */
+                event_active(ch->read_event, EV_READ, 0); /* channel_next reports it to the owner */
             } else if (!ch->write_armed) {
                 CHECK(event_add(ch->write_event, NULL) == 0);
                 ch->write_armed = true;

@@ -3,17 +3,17 @@
  *
  *   frame on the wire:  u32 length of body | u16 type | u16 number of descriptors (0 or 1) | body
  *
- * Sending appends to a buffer; channel_flush_all, called at the end of each turn of a process's
- * loop, writes what has gathered, so a busy turn costs one write per neighbour (two when some of it
- * should not wait for the rest). Receiving hands out complete frames; their bodies last until the
- * next channel_next.
+ * Sending appends to a buffer. channel_flush_all, called at the end of each turn of a process's
+ * loop, writes the buffer, so a busy turn costs one write per neighbour (two if part of it must not
+ * wait for the rest). Receiving returns complete frames, whose bodies last until the next
+ * channel_next.
  *
- * The owner is told by callback when frames may be there or the other side is gone, and then pulls
- * with channel_next until it says CHANNEL_EMPTY.
+ * A callback notifies the owner of possible frames or the end of the other side. The owner then
+ * calls channel_next until it returns CHANNEL_EMPTY.
  *
- * Limits: a body of CHANNEL_BODY_MAX; CHANNEL_OUTPUT_MAX bytes waiting to be written, at which the
- * owner should have stopped long before (channel_waiting); beyond it the channel counts as broken.
- * Descriptors that arrive without a frame that claims them break it, too.
+ * Limits: CHANNEL_BODY_MAX bytes in a body, and CHANNEL_OUTPUT_MAX bytes waiting for the socket.
+ * The owner should stop sending long before (channel_waiting); a channel above the limit is broken.
+ * A descriptor without a frame that announces it also breaks the channel.
  */
 #ifndef PROCESS_CHANNEL_H
 #define PROCESS_CHANNEL_H
@@ -31,55 +31,58 @@ struct channel;
 #define CHANNEL_OUTPUT_MAX (256u << 20)
 
 enum channel_event {
-    CHANNEL_EMPTY, /* nothing complete at the moment */
+    CHANNEL_EMPTY, /* no complete frame now */
     CHANNEL_FRAME,
-    CHANNEL_CLOSED, /* the other side is gone, or broke the rules; channel_free it */
+    CHANNEL_CLOSED, /* the other side is gone or broke the rules; call channel_free */
 };
 
 struct frame {
     uint16_t type;
     struct slice body;
-    int fd; /* -1, or a descriptor that is now the caller's */
+    int fd; /* -1, or a descriptor that the caller owns */
 };
 
 typedef void channel_ready(void *arg, struct channel *ch);
 
-/* Take over a connected socket (made non-blocking). `ready` is called from the loop. */
+/* Takes a connected socket and makes it non-blocking. The loop calls `ready`. */
 struct channel *channel_new(struct event_base *base, int fd, channel_ready *ready, void *arg);
 
-/* Passwords pass through it: bytes of frames are overwritten once they were sent or looked at. */
+/* Makes the channel overwrite the bytes of frames after they were sent or read: they have
+ * passwords. */
 void channel_keep_secret(struct channel *ch);
 
-/* Close and free, also from within `ready`; what was not written is lost. NULL is fine. */
+/* Closes and frees the channel, also from within `ready`; unwritten bytes are lost. NULL is
+ * fine. */
 void channel_free(struct channel *ch);
 
 enum channel_event channel_next(struct channel *ch, struct frame *ret_frame);
 
-/* Start a frame: the caller appends the body with frame_put_* to the returned buffer, then calls
- * channel_end. Nothing else may be sent on the channel in between. */
+/* Begins a frame: the caller appends the body to the returned buffer with frame_put_*, then calls
+ * channel_end. Until then nothing else must be sent on the channel. */
 struct buf *channel_begin(struct channel *ch, uint16_t type);
 
-/* Has the other end gone, whatever of its frames is unread? */
+/* Has the other side closed the channel, even if frames are unread? */
 bool channel_is_deserted(const struct channel *ch);
 
-/* Finish the frame. `fd` (or -1) is taken: closed once it has been sent. */
+/* Ends the frame. Takes `fd` (or -1), which is closed after it was sent. */
 void channel_end(struct channel *ch, int fd);
 
-/* Bytes not written yet. */
+/* Returns the number of bytes not written yet. */
 size_t channel_waiting(const struct channel *ch);
 
-/* Write what waits on every channel of this process as far as the sockets take it; the rest goes
- * when they can take more. */
+/* Writes the output of all channels of this process, as far as the sockets accept it; the rest
+ * follows when they accept more. */
 void channel_flush_all(void);
 
-/* Write everything out now, waiting for the other side at most `timeout_ms`. False when that did
- * not work. For start-up and for the last frames of a process. */
+/* Writes all output now; waits at most `timeout_ms` for the other side. Returns false on a failure.
+ * For start-up and the last frames of a process. */
 bool channel_drain(struct channel *ch, int timeout_ms);
 
-/* Wait at most `timeout_ms` for the next frame. For start-up, before the loop runs. */
+/* Waits at most `timeout_ms` for the next frame. For start-up, before the loop runs. */
 enum channel_event channel_wait(struct channel *ch, int timeout_ms, struct frame *ret_frame);
 
-/* While paused, no input is read and the other side feels it. */
+/* Pauses or resumes reading. While paused, no input is read, and the other side's output
+ * backs up. */
 void channel_pause(struct channel *ch, bool paused);
 
 #endif

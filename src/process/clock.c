@@ -6,10 +6,10 @@
 
 static int64_t offset_us;
 static int64_t step_us;
-static struct mono mono_now; /* 0: both are to be read */
+static struct mono mono_now; /* 0: both clocks must be read */
 static struct wall wall_now;
 static bool standing;
-static struct mono mono_stood; /* while standing: the times without the offset */
+static struct mono mono_stood; /* times without the offset while the clocks are stopped */
 static struct wall wall_stood;
 
 static int64_t read_clock(clockid_t id)

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <linux/sockios.h>
 #include <pwd.h>
 #include <seccomp.h>
 #include <signal.h>
@@ -21,32 +22,21 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "sanitized.h"
 
-/* The sanitizers read /proc and trace their own process at the end. */
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
-
-/* More descriptors than this are of no use, and some libraries visit each possible one. */
+/* Limit of descriptors: more are not needed, and some libraries visit each possible one. */
 #define DESCRIPTORS_MAX 1048576
 
 /* ---- limits and users ----------------------------------------------------------------------- */
 
 void confine_cores(void)
 {
-    /* 1, not 0: where core_pattern is a pipe (systemd-coredump, apport) the kernel heeds that limit
-     * alone; as the size of a file it is too little for one. */
+    /* 1, not 0: if core_pattern is a pipe (systemd-coredump, apport), the kernel treats exactly
+     * this limit as "no dump". A file of this size is not written either. */
     const struct rlimit limit = {1, 1};
 
     if (getenv("SLUICE_CORE") == NULL) {
-        (void)setrlimit(RLIMIT_CORE, &limit); /* a lower one was set: there are no files then */
+        (void)setrlimit(RLIMIT_CORE, &limit); /* on a failure a lower limit was set: no files */
     }
 }
 
@@ -56,7 +46,7 @@ void confine_limits(void)
 
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
         limit.rlim_cur = limit.rlim_max < DESCRIPTORS_MAX ? limit.rlim_max : DESCRIPTORS_MAX;
-        (void)setrlimit(RLIMIT_NOFILE, &limit); /* else we make do with fewer */
+        (void)setrlimit(RLIMIT_NOFILE, &limit); /* otherwise fewer must suffice */
     }
     confine_cores();
 }
@@ -88,9 +78,13 @@ static bool fail(struct buf *error, const char *what)
 static bool become(const struct confine_user *user, struct buf *error)
 {
     if (setgroups(1, &user->gid) != 0 || setgid(user->gid) != 0 || setuid(user->uid) != 0) {
-        return fail(error, "changing the user");
+        (void)buf_addf(error,
+                       "changing to user %u and group %u, which must exist in this user "
+                       "namespace: %s",
+                       (unsigned)user->uid, (unsigned)user->gid, strerror(errno)); /* sticky */
+        return false;
     }
-    CHECK(user->uid == 0 || setuid(0) != 0); /* there is no way back */
+    CHECK(user->uid == 0 || setuid(0) != 0); /* root can't be regained */
     return true;
 }
 
@@ -104,8 +98,9 @@ bool confine_to_user(const char *name, struct buf *ret_error)
     return confine_find_user(name, &user, ret_error) && become(&user, ret_error);
 }
 
-/* The capabilities with which root sees to others' files, in a shared spool and maildrop. `held`
- * is what it has: in a container it may lack CAP_DAC_READ_SEARCH, and the wider one has to do. */
+/* Returns the capabilities that root needs for others' files in a shared spool and in maildrop.
+ * `held`: its present capabilities; in a container CAP_DAC_READ_SEARCH may be missing, and
+ * CAP_DAC_OVERRIDE must replace it. */
 static uint32_t capabilities_of(const struct confine *plan, uint32_t held)
 {
     const uint32_t any_file = CAP_TO_MASK(CAP_DAC_OVERRIDE) | CAP_TO_MASK(CAP_FOWNER);
@@ -125,7 +120,7 @@ static uint32_t capabilities_of(const struct confine *plan, uint32_t held)
     return (held & any_read) != 0 ? any_read : CAP_TO_MASK(CAP_DAC_OVERRIDE);
 }
 
-/* Of root's powers only these. */
+/* Drops all capabilities of root except those of the plan. */
 static bool drop_capabilities(const struct confine *plan, struct buf *error)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -142,7 +137,7 @@ static bool drop_capabilities(const struct confine *plan, struct buf *error)
     return syscall(SYS_capset, &header, data) == 0 || fail(error, "dropping capabilities");
 }
 
-/* The user is looked up outside, where there is /etc/passwd, and taken on inside. */
+/* Looks up the user outside the chroot, where /etc/passwd is, and changes to it inside. */
 static bool enter_root(const struct confine *plan, struct buf *error)
 {
     struct confine_user user;
@@ -161,10 +156,9 @@ static bool enter_root(const struct confine *plan, struct buf *error)
 
 /* ---- Landlock ---------------------------------------------------------------------------------
  *
- * By system call, as Debian 12 has no library for it, and with the names of newer kernels spelled
- * out, as its headers stop at version 2. The kernel takes a longer structure than it knows as long
- * as the rest is zero.
- */
+ * Uses system calls, because Debian 12 has no library for Landlock, and defines the names of newer
+ * kernels, because its headers end at version 2. The kernel accepts a longer structure than its own
+ * if the rest is zero. */
 
 #define LANDLOCK_FS_V1   UINT64_C(0x1fff) /* execute ... make_sym */
 #define LANDLOCK_FS_V2   UINT64_C(0x2000) /* refer */
@@ -243,26 +237,32 @@ static bool landlock_rules(const struct confine *plan, int ruleset,
     return !SANITIZED || landlock_allow(ruleset, "/", LANDLOCK_FS_READ, error);
 }
 
-/* Does it call others by HTTPS? */
+/* Does the role make HTTPS calls? */
 static bool is_caller(const struct confine *plan)
 {
     return plan->role == ROLE_FETCH || plan->role == ROLE_HOOK;
 }
 
+/* Does the role connect only to certain ports? */
+static bool has_ports(const struct confine *plan)
+{
+    return is_caller(plan) || plan->role == ROLE_RESOLVE;
+}
+
 static bool enter_landlock(const struct confine *plan, struct buf *error)
 {
     struct landlock_ruleset attr = {.handled_fs = LANDLOCK_FS_V1};
-    long version = syscall(SYS_landlock_create_ruleset, NULL, 0, 1 /* ask for the version */);
+    long version = syscall(SYS_landlock_create_ruleset, NULL, 0, 1 /* returns the version */);
     int ruleset;
     bool ok;
 
     if (version < 1 || (version < 2 && plan->maildrop >= 0)) {
-        return true; /* ENOSYS, EOPNOTSUPP, or no move from one directory to another: without it */
+        return true; /* no Landlock (ENOSYS, EOPNOTSUPP), or it forbids moves between directories */
     }
     attr.handled_fs |= version >= 2 ? LANDLOCK_FS_V2 : 0;
     attr.handled_fs |= version >= 3 ? LANDLOCK_FS_V3 : 0;
     if (version >= 4 && plan->role != ROLE_DELIVER && !plan->remote_spool) {
-        attr.handled_net = is_caller(plan) ? LANDLOCK_CONNECT : LANDLOCK_NET_V4;
+        attr.handled_net = has_ports(plan) ? LANDLOCK_CONNECT : LANDLOCK_NET_V4;
     }
     attr.scoped = version >= 6 ? LANDLOCK_SCOPES : 0;
     ruleset = (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof attr, 0);
@@ -272,13 +272,13 @@ static bool enter_landlock(const struct confine *plan, struct buf *error)
     ok = landlock_rules(plan, ruleset, &attr, error) &&
          (syscall(SYS_landlock_restrict_self, ruleset, 0) == 0 ||
           fail(error, "landlock_restrict_self"));
-    (void)close(ruleset); /* no file */
+    (void)close(ruleset); /* not a file */
     return ok;
 }
 
 /* ---- system calls --------------------------------------------------------------------------- */
 
-/* Memory, time, descriptors that are there already, and the end. */
+/* Memory, time, existing descriptors, and exit. */
 static const char *const calls_common[] = {
     "read",
     "readv",
@@ -357,7 +357,7 @@ static const char *const calls_accept[] = {"accept", "accept4"};
 
 static const char *const calls_connect[] = {"connect", "bind", "recvmmsg"};
 
-/* A client of a database has timers for its connections. */
+/* A client of a database uses timers for its connections. */
 static const char *const calls_database[] = {"timerfd_settime"};
 
 static const char *const calls_files[] = {
@@ -370,20 +370,20 @@ static const char *const calls_files[] = {
     "umask",      "fallocate",  "fadvise64", "msync",
 };
 
-/* Besides opening files to read. */
+/* For maildrop, as well as opening files to read. */
 static const char *const calls_maildrop[] = {"unlinkat", "renameat2", "getdents64"};
 
-/* Writing as another user, and asking whether a process has ended. */
+/* For writing as another user, and for checks whether a process has ended. */
 static const char *const calls_foreign_files[] = {"setfsuid", "pidfd_open"};
 
-/* What libraries try now and then, and what they get is EACCES. */
+/* Calls that libraries try sometimes; they fail with EACCES. */
 static const char *const calls_refused_files[] = {
     "open",  "access",   "faccessat",  "faccessat2", "stat",
     "lstat", "readlink", "readlinkat", "statfs",     "getcwd",
 };
 static const char *const calls_refused_sockets[] = {"socket", "connect", "bind", "socketpair"};
 
-/* For builds with sanitizers only. */
+/* For builds with sanitizers only, which read /proc and trace their own process at its end. */
 static const char *const calls_sanitizers[] = {
     "getdents",
     "open",
@@ -414,7 +414,7 @@ static const char *const calls_sanitizers[] = {
     "set_tid_address",
 };
 
-/* What no command of a user needs. The kernel refuses most of it to all but root. */
+/* Calls that no user's command needs. The kernel permits most of them only to root. */
 static const char *const calls_administration[] = {
     "acct",
     "add_key",
@@ -457,7 +457,7 @@ static const char *const calls_administration[] = {
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-/* Names that this architecture does not have are passed over (open, stat, ... on arm64). */
+/* Adds calls; skips names that this architecture does not have (open, stat, ... on arm64). */
 static int add_calls(scmp_filter_ctx filter, uint32_t action, const char *const *names,
                      size_t count)
 {
@@ -472,19 +472,20 @@ static int add_calls(scmp_filter_ctx filter, uint32_t action, const char *const 
     return 0;
 }
 
-/* A call with one condition on one of its arguments. A filter that failed once stays failed: the
- * error goes through, so that a list of these needs one test at its end. */
+/* Adds a call with a condition on one argument. Returns an earlier `error` unchanged, so that a
+ * list of these needs one test at its end. */
 static int add_if(int error, scmp_filter_ctx filter, uint32_t action, int call,
                   struct scmp_arg_cmp condition)
 {
     return error != 0 ? error : seccomp_rule_add_array(filter, action, call, 1, &condition);
 }
 
-/* Calls whose arguments matter. */
+/* Adds calls whose arguments are restricted. */
 static int add_arguments(scmp_filter_ctx filter, const struct confine *plan)
 {
     static const char *const any_code[] = {"mmap", "mprotect"};
-    static const unsigned ioctls[] = {FIONREAD, FIONBIO, 0x5401 /* TCGETS: is it a terminal? */};
+    static const unsigned ioctls[] = {FIONREAD, FIONBIO, 0x5401 /* TCGETS: is it a terminal? */,
+                                      SIOCGIFINDEX /* a name server fe80::1%eth0 */};
     const struct scmp_arg_cmp no_code = {2, SCMP_CMP_MASKED_EQ, PROT_EXEC, 0};
     const struct scmp_arg_cmp ourselves = {0, SCMP_CMP_EQ, (scmp_datum_t)getpid(), 0};
     const struct scmp_arg_cmp no_new_limit = {2, SCMP_CMP_EQ, 0, 0};
@@ -506,12 +507,12 @@ static int add_arguments(scmp_filter_ctx filter, const struct confine *plan)
     if (SANITIZED || plan->remote_spool) {
         error = add_calls(filter, SCMP_ACT_ALLOW, any_code, COUNT(any_code));
     } else {
-        /* No new code: what is executable was so before. */
+        /* No new code: no memory becomes executable. */
         error = add_if(error, filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), no_code);
         error = add_if(error, filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), no_code);
     }
     if (!SANITIZED) {
-        /* abort(3) signals this process, and no other. */
+        /* abort(3) signals only this process. */
         error = add_if(error, filter, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), ourselves);
         error = add_if(error, filter, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), no_new_limit);
     }
@@ -522,26 +523,40 @@ static int add_arguments(scmp_filter_ctx filter, const struct confine *plan)
     return error;
 }
 
-/* Landlock does not know connecting to Unix sockets, and on them a user's whole session and our own
- * control_socket listen. */
-static int add_sockets(scmp_filter_ctx filter, bool unix_sockets)
+/* Adds calls for new sockets. Landlock does not restrict connections to Unix sockets, where a
+ * user's whole session and our own control_socket listen. It does not restrict UDP either, whose
+ * destinations a filter of system calls can't see; and a UDP socket passed from the parent can be
+ * connected elsewhere. So only resolve has datagrams (and libpq, which looks up its server's name):
+ * it queries name servers for the processes that connect to sites. Those can't query by TCP alone:
+ * dnsmasq, which most routers run, answers the queries of a connection one after the other, so that
+ * domains with dead servers delay all others. */
+static int add_sockets(scmp_filter_ctx filter, bool unix_sockets, bool datagrams)
 {
     static const unsigned families[] = {AF_INET, AF_INET6};
+    /* Ignores SOCK_CLOEXEC and SOCK_NONBLOCK. */
+    const struct scmp_arg_cmp stream = {1, SCMP_CMP_MASKED_EQ, 0xff, SOCK_STREAM};
+    const struct scmp_arg_cmp datagram = {1, SCMP_CMP_MASKED_EQ, 0xff, SOCK_DGRAM};
     const struct scmp_arg_cmp unix_family = {0, SCMP_CMP_EQ, AF_UNIX, 0};
-    /* Netlink, which getaddrinfo likes to ask, and all the newer ones. */
+    /* Netlink, which getaddrinfo tries, and all newer families. */
     const struct scmp_arg_cmp other_family = {0, SCMP_CMP_GT, AF_INET6, 0};
     int error = add_calls(filter, SCMP_ACT_ALLOW, calls_connect, COUNT(calls_connect));
 
     for (size_t i = 0; i < COUNT(families); i++) {
         const struct scmp_arg_cmp family = {0, SCMP_CMP_EQ, families[i], 0};
-        error = add_if(error, filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), family);
+        error = error != 0
+                    ? error
+                    : seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2, family, stream);
+        error = error != 0
+                    ? error
+                    : seccomp_rule_add(filter, datagrams ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EACCES),
+                                       SCMP_SYS(socket), 2, family, datagram);
     }
     error = add_if(error, filter, unix_sockets ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EACCES),
                    SCMP_SYS(socket), unix_family);
     return add_if(error, filter, SCMP_ACT_ERRNO(EACCES), SCMP_SYS(socket), other_family);
 }
 
-/* Calls on files by name. */
+/* Adds calls on files by name. */
 static int add_files(scmp_filter_ctx filter, enum wire_role role)
 {
     const struct scmp_arg_cmp to_read = {2, SCMP_CMP_MASKED_EQ, O_ACCMODE | O_CREAT | O_TRUNC,
@@ -567,7 +582,7 @@ static int add_files(scmp_filter_ctx filter, enum wire_role role)
 
 static int add_rules(scmp_filter_ctx filter, const struct confine *plan)
 {
-    bool sockets = plan->role == ROLE_DELIVER || is_caller(plan) || plan->remote_spool;
+    bool sockets = plan->role == ROLE_DELIVER || has_ports(plan) || plan->remote_spool;
     bool accepts = plan->role == ROLE_RECEIVE || plan->role == ROLE_CONTROL;
     int error = add_calls(filter, SCMP_ACT_ALLOW, calls_common, COUNT(calls_common));
 
@@ -588,17 +603,18 @@ static int add_rules(scmp_filter_ctx filter, const struct confine *plan)
         return add_if(error, filter, SCMP_ACT_ERRNO(EACCES), SCMP_SYS(socket), other);
     }
     if (error == 0) {
-        error = sockets ? add_sockets(filter, plan->unix_sockets || plan->remote_spool)
+        error = sockets ? add_sockets(filter, plan->unix_sockets || plan->remote_spool,
+                                      plan->role == ROLE_RESOLVE || plan->remote_spool)
                         : add_calls(filter, SCMP_ACT_ERRNO(EACCES), calls_refused_sockets,
                                     COUNT(calls_refused_sockets));
     }
-    if (error == 0 && is_caller(plan)) { /* libcurl wants a pair, and does without */
+    if (error == 0 && is_caller(plan)) { /* libcurl tries a pair, and works without */
         error = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EACCES), SCMP_SYS(socketpair), 0);
     }
     return error;
 }
 
-/* Only async-signal-safe calls, and only ones that are on the lists. */
+/* Handles SIGSYS; uses only async-signal-safe calls that are on the lists. */
 static void on_refused_call(int signal_number, siginfo_t *info, void *context)
 {
     char text[] = "panic: system call       is on no list of this role\n";
@@ -625,8 +641,8 @@ static uint32_t refusal(void)
     return SCMP_ACT_TRAP;
 }
 
-/* Without no_new_privs the kernel takes a filter only from CAP_SYS_ADMIN, which root in a container
- * or under a service manager often lacks. */
+/* May this process set a filter without no_new_privs? The kernel requires CAP_SYS_ADMIN, which root
+ * in a container or under a service manager often lacks. */
 static bool may_go_without_nnp(void)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -647,7 +663,7 @@ static bool enter_filter(const struct confine *plan, struct buf *error)
         return fail(error, "seccomp_init");
     }
     if (local) {
-        /* The leak checker traces the process that it is in. */
+        /* The leak checker traces its own process. */
         result = SANITIZED ? 0
                            : add_calls(filter, SCMP_ACT_ERRNO(EPERM), calls_administration,
                                        COUNT(calls_administration));
@@ -668,17 +684,59 @@ static bool enter_filter(const struct confine *plan, struct buf *error)
     return result == 0 || fail(error, "the filter of system calls");
 }
 
+/* Does the role read data from the network? */
+static bool talks_to_network(const struct confine *plan)
+{
+    switch (plan->role) {
+    case ROLE_RECEIVE:
+    case ROLE_FILTER:
+    case ROLE_DELIVER:
+    case ROLE_FETCH:
+    case ROLE_HOOK:
+    case ROLE_RESOLVE:
+    case ROLE_CONTROL:
+    case ROLE_AUTH:
+    case ROLE_WHATIF:
+        return true;
+    case ROLE_QUEUE:
+        return plan->remote_spool;
+    case ROLE_PARENT:
+    case ROLE_LOCAL:
+    case ROLE_AGENTS:
+    case ROLE_PICKUP:
+    case ROLE_COUNT:
+        return false;
+    }
+    return true;
+}
+
+/* Prevents other processes of the same user from reading or tracing this one, which has passwords
+ * and mail. */
+static bool hide_memory(struct buf *error)
+{
+    return getenv("SLUICE_CORE") != NULL || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0 ||
+           fail(error, "PR_SET_DUMPABLE");
+}
+
 bool confine_process(const struct confine *plan, struct buf *ret_error)
 {
     CHECK(plan->role != ROLE_PARENT);
     if (plan->role == ROLE_LOCAL || plan->role == ROLE_AGENTS) {
         if (geteuid() == 0 && prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 0 &&
             !may_go_without_nnp()) {
-            return true; /* what the filter refuses takes capabilities that this process lacks */
+            return true; /* the refused calls need capabilities that this process lacks */
         }
         return enter_filter(plan, ret_error);
     }
-    if (!enter_root(plan, ret_error)) {
+    if (!enter_root(plan, ret_error) || !hide_memory(ret_error)) {
+        return false;
+    }
+    if (geteuid() == 0 && talks_to_network(plan)) {
+        (void)buf_addf(ret_error,
+                       "confining this process: %s talks to the network and would be "
+                       "root; expected another user (mail_owner, receive_user or "
+                       "deliver_user)",
+                       wire_role_name(plan->role)); /* sticky */
         return false;
     }
     if ((plan->foreign_files || plan->role == ROLE_PICKUP) && geteuid() == 0 &&

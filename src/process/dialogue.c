@@ -7,7 +7,7 @@
 #include "clock.h"
 #include "mem.h"
 
-/* Bytes of a line that are shown: each may take four. */
+/* Bytes of a line that are shown; each may need four. */
 #define SHOWN_MAX      (WIRE_TEXT_MAX / 4 - 1)
 #define NAME_MAX_SHOWN (WIRE_HOST_MAX / 4 - 1)
 
@@ -55,7 +55,7 @@ bool dialogue_watches(struct dialogue *d, struct slice body)
     return true;
 }
 
-/* ---- whom it is about ----------------------------------------------------------------------- */
+/* ---- matching ------------------------------------------------------------------------------- */
 
 static bool glob_nocase(struct slice pattern, struct slice text)
 {
@@ -70,7 +70,7 @@ static bool glob_nocase(struct slice pattern, struct slice text)
     return glob_match(pattern, slice_of(lower, text.len));
 }
 
-/* "[192.0.2.1]:25" as "192.0.2.1", "relay.example:587" as "relay.example". */
+/* Returns "192.0.2.1" for "[192.0.2.1]:25", and "relay.example" for "relay.example:587". */
 static struct slice bare_host(struct slice nexthop)
 {
     struct slice host = nexthop;
@@ -110,7 +110,7 @@ static bool is_for(struct slice what, const struct dialogue_facts *f)
         buf_fini(&both);
         return met;
     }
-    /* Brackets mean a class of bytes in patterns, and a host in next hops. */
+    /* Brackets are a class of bytes in patterns, but part of the host in next hops. */
     return slice_equal_nocase(what, f->nexthop) || glob_nocase(what, f->nexthop) ||
            glob_nocase(what, bare_host(f->nexthop)) || glob_nocase(what, f->host) ||
            glob_nocase(what, address_of(f->peer));
@@ -137,7 +137,7 @@ static bool is_met(const struct dialogue_watch *w, const struct dialogue_facts *
 
 /* ---- lines ---------------------------------------------------------------------------------- */
 
-/* Whatever a peer sends, as printable ASCII. */
+/* Adds a peer's text as printable ASCII. */
 static void add_shown(struct buf *out, struct slice text)
 {
     size_t len = text.len < SHOWN_MAX ? text.len : SHOWN_MAX;
@@ -146,7 +146,7 @@ static void add_shown(struct buf *out, struct slice text)
         char c = text.ptr[i];
 
         if (c == '\\') {
-            (void)buf_add_string(out, "\\\\"); /* as the others: there is room */
+            (void)buf_add_string(out, "\\\\"); /* fits, as below */
         } else if (c >= ' ' && c <= '~') {
             (void)buf_add_byte(out, c);
         } else {
@@ -177,7 +177,7 @@ static void send_line(struct dialogue *d, struct dialogue_watch *w, uint64_t con
                       struct slice text, uint64_t bytes)
 {
     struct slice parts[] = {text, f->peer, f->source, f->tls, f->transport, f->nexthop, f->id};
-    /* Each byte may take four, but for those of our own words. */
+    /* Each byte may need four, except in our own texts. */
     static const size_t shown_max[] = {SHOWN_MAX,        NAME_MAX_SHOWN, NAME_MAX_SHOWN,
                                        2 * WIRE_TLS_MAX, NAME_MAX_SHOWN, NAME_MAX_SHOWN,
                                        WIRE_ID_MAX};

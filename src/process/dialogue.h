@@ -1,17 +1,17 @@
 /*
- * What is said on SMTP connections, for operators who watch (`sluice trace`): the part in the
- * processes that talk.
+ * Dialogues of SMTP connections, for operators who watch (`sluice trace`): the part in the
+ * processes with connections.
  *
  *     control <-- WIRE_DIALOGUE -- queue <-- WIRE_DIALOGUE -- this <-- sessions
  *             -- "watch" -->             -- WIRE_WATCHES -->
  *
- * Sessions tell what they say and hear, when dialogue_is_on: one test for each line while there
- * is no watch. What of it is a login or content is said by the protocol engines, which know; its
- * bytes never come here, only how many there are.
+ * Sessions report their input and output if dialogue_is_on, which costs one test per line without a
+ * watch. The protocol engines mark logins and content; their bytes are not passed to this module,
+ * only their number.
  *
- * Mail comes first. A line goes out only while less than DIALOGUE_WAITING_MAX bytes wait for the
- * queue process, and DIALOGUE_LINES_MAX of them in a second; the others are counted, and the next
- * line of that watch tells how many they were.
+ * Mail has precedence. A line is sent only while less than DIALOGUE_WAITING_MAX bytes wait for the
+ * queue process, and at most DIALOGUE_LINES_MAX lines per second. Other lines are counted; the next
+ * line of that watch has the number.
  */
 #ifndef PROCESS_DIALOGUE_H
 #define PROCESS_DIALOGUE_H
@@ -37,40 +37,40 @@ struct dialogue_watch {
     uint64_t dropped;
 };
 
-/* Fields are private to dialogue.c. */
+/* All members are private to dialogue.c. */
 struct dialogue {
     bool on;                      /* there is a watch */
-    struct channel *const *queue; /* borrowed; *queue NULL: there is no queue process now */
+    struct channel *const *queue; /* borrowed; *queue NULL: the queue process is gone */
     struct dialogue_watch watches[WIRE_WATCHES_MAX];
     unsigned count;
     uint64_t connections;
-    struct mono second; /* when `lines` began to count */
+    struct mono second; /* time when `lines` began to count */
     unsigned lines;
 };
 
-/* A connection, as its session keeps it; all zero at first. */
+/* State of a connection, kept by its session; all zero at first. */
 struct dialogue_end {
-    uint64_t number;  /* 0: it has none yet */
-    uint64_t content; /* bytes of it that were not told yet */
+    uint64_t number;  /* 0: none yet */
+    uint64_t content; /* bytes of content not reported yet */
     bool content_ours;
 };
 
-/* What is known of a connection; borrowed for the call. Slices that do not apply are empty. */
+/* Facts about a connection; borrowed for the call. Slices that do not apply are empty. */
 struct dialogue_facts {
     struct slice peer;   /* "host[address]:port" */
-    struct slice host;   /* of a client: its name; else the peer's */
+    struct slice host;   /* a client's name; otherwise the peer's */
     struct slice source; /* our address */
     struct slice tls;
-    struct slice transport, nexthop, id; /* whom it serves */
-    const unsigned char *client;         /* its address (cidr); NULL: we have connected */
+    struct slice transport, nexthop, id; /* destination and message that it serves */
+    const unsigned char *client;         /* a client's address (cidr); NULL: we have connected */
     bool is_client;
 };
 
 void dialogue_init(struct dialogue *d, struct channel *const *queue);
-/* There are no watches any more: the queue process is gone, or this one ends. */
+/* Removes all watches: the queue process is gone, or this process ends. */
 void dialogue_drop(struct dialogue *d);
 
-/* WIRE_WATCHES. False: it does not decode. */
+/* Handles WIRE_WATCHES. Returns false if it does not decode. */
 bool dialogue_watches(struct dialogue *d, struct slice body);
 
 static inline bool dialogue_is_on(const struct dialogue *d)
@@ -78,12 +78,12 @@ static inline bool dialogue_is_on(const struct dialogue *d)
     return d->on;
 }
 
-/* Tell it to those who watch this connection. SAID_CONTENT is summed up until something else
- * happens. */
+/* Sends an event to the watches of this connection. The bytes of SAID_CONTENT are added up until
+ * another event follows. */
 void dialogue_tell(struct dialogue *d, struct dialogue_end *end, const struct dialogue_facts *facts,
                    enum wire_said said, bool ours, struct slice text, uint64_t bytes);
 
-/* Each of these lines. */
+/* Sends each of these lines as an event. */
 void dialogue_tell_lines(struct dialogue *d, struct dialogue_end *end,
                          const struct dialogue_facts *facts, bool ours, struct slice lines);
 

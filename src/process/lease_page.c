@@ -10,8 +10,8 @@
 #include "check.h"
 #include "clock.h"
 
-/* Those that who has the descriptor must find. The kernel has the first since 5.1: writing is over
- * but for mappings that were there before. */
+/* Seals that a receiver of the descriptor requires. F_SEAL_FUTURE_WRITE, in the kernel since 5.1,
+ * forbids writing except through earlier mappings. */
 #define SEALS (F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 typedef _Atomic int64_t page_time;
@@ -33,7 +33,7 @@ int lease_page_make(struct lease_page *ret_page)
     if (at == MAP_FAILED || fcntl(fd, F_ADD_SEALS, SEALS) != 0) {
         rc = -errno;
         if (at != MAP_FAILED) {
-            (void)munmap(at, sizeof(page_time)); /* our own */
+            (void)munmap(at, sizeof(page_time));
         }
         (void)close(fd); /* nothing was written */
         return rc;

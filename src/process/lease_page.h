@@ -1,23 +1,23 @@
 /*
- * Until when this node may deliver: one time in a page of memory, which the queue process writes
- * and the processes that deliver can only read.
+ * The end of this node's lease: one time in a page of memory, which the queue process writes and
+ * the delivering processes can only read.
  *
  *     queue:      lease_page_make -> lease_page_share, to each worker -> lease_page_set, again
  *                                                                        and again
- *     a worker:   lease_page_take -> lease_holds, directly before what can't be undone
+ *     a worker:   lease_page_take -> lease_holds, directly before a step that can't be undone
  *
- * A node of several on one spool delivers the mail of a partition only as long as the others know
- * it to be the partition's owner: while its lease holds. The clock is that of intervals (clock.h),
- * and each look reads it anew: a process that has stood still since its turn began sees that its
- * time is over. A page says nothing of what is done right after the look.
+ * A node of a cluster delivers the mail of a partition only while the other nodes respect it as the
+ * owner: until its lease is over. The time is that of the monotonic clock (clock.h), and each check
+ * reads the clock again, so that a process that has stood still since its turn began notices the
+ * end of the lease. The page gives no guarantee for the time after the check.
  *
- * On a machine of its own the node needs no lease and there is no page: an empty struct, whose
- * lease holds for ever, at the cost of one comparison.
+ * A node without a cluster needs no lease and has no page: the struct is empty, and its lease is
+ * always valid, at the cost of one comparison.
  *
- * The page is a memfd that is sealed when it is made: its size is fixed, and what is written comes
- * through the mapping that the queue process has already. So a process that has the descriptor can
- * read the time, and nothing else: neither write it, nor cut the page away from under the others.
- * When the queue process is gone, the last time stays, and is over soon.
+ * The page is a memfd that is sealed when it is made. Its size is fixed, and only the mapping of
+ * the queue process can write. A process with the descriptor can read the time, but neither write
+ * it nor truncate the page for others. If the queue process dies, the last time stays and is soon
+ * over.
  */
 #ifndef PROCESS_LEASE_PAGE_H
 #define PROCESS_LEASE_PAGE_H
@@ -28,27 +28,28 @@
 
 #include "times.h"
 
-/* {0}: there is no page. Fields are private to lease_page.c. */
+/* {0}: no page. All members are private to lease_page.c. */
 struct lease_page {
     _Atomic int64_t *until_us; /* mapped; NULL: none */
-    bool is_ours;              /* made here: `fd` is its descriptor */
+    bool is_ours;              /* made by this process, with its descriptor in `fd` */
     int fd;
 };
 
-/* Make a page, whose lease does not hold yet. 0 or negative errno. */
+/* Makes a page whose lease is over. Returns 0 or negative errno. */
 int lease_page_make(struct lease_page *ret_page);
 
-/* The lease of a page that was made here holds until then, and may end earlier than was said. */
+/* Sets the end of the lease of a page made by this process; a later call may set an earlier
+ * time. */
 void lease_page_set(struct lease_page *page, struct mono until);
 
-/* A descriptor of it for another process, the caller's; or negative errno. */
+/* Returns a descriptor of the page for another process, or negative errno; the caller owns it. */
 int lease_page_share(const struct lease_page *page);
 
-/* The page of a descriptor from another process (taken, whatever comes of it). False, and *ret_page
- * as it was, when it is not one that was made by lease_page_make. */
+/* Takes a descriptor from another process in any case, and maps its page. Returns false and leaves
+ * *ret_page if lease_page_make has not made the page. */
 bool lease_page_take(int fd, struct lease_page *ret_page);
 
-/* The struct is empty then. */
+/* Frees the page; the struct is empty afterwards. */
 void lease_page_fini(struct lease_page *page);
 
 /* Is there a page? */
@@ -57,10 +58,10 @@ static inline bool lease_page_exists(const struct lease_page *page)
     return page->until_us != NULL;
 }
 
-/* Does the lease of this page hold at this moment? */
+/* Is the lease of this page valid now? */
 bool lease_page_holds(const struct lease_page *page);
 
-/* The same where there may be no page. */
+/* Is the lease valid now, or is there no page? */
 static inline bool lease_holds(const struct lease_page *page)
 {
     return !lease_page_exists(page) || lease_page_holds(page);

@@ -23,57 +23,59 @@
 #define FILE_PREFIX    "file:"
 #define POSTLOG_PREFIX "postlog:"
 
-/* A pipe takes this much in one piece or not at all, so lines of several processes never mix. */
+/* A pipe accepts at most this much as a whole, so lines of several processes never mix. */
 _Static_assert(LOG_LINE_MAX <= PIPE_BUF, "a line is written in one piece");
 
 enum destination {
-    TO_STDERR,  /* descriptor is 2, or a non-blocking opening of the same thing */
+    TO_STDERR,  /* descriptor 2, or a non-blocking one for the same terminal or pipe */
     TO_SYSLOG,  /* a datagram per line */
-    TO_POSTLOG, /* the same, with the lines of a file, to Postfix's postlogd(8) */
+    TO_POSTLOG, /* a datagram per line in the form of a file, to Postfix's postlogd(8) */
     TO_FILE,
 };
 
-#define DATAGRAMS_MAX 32  /* lines that are sent in one call */
-#define LOG_TAG_MAX   160 /* two names of 64 bytes, a number, and what is between them */
+#define DATAGRAMS_MAX 32  /* lines in one call */
+#define LOG_TAG_MAX   160 /* two names of 64 bytes, a number, and separators */
 
-/* One log per process; that is why this module has state. */
+/* Module state, because a process has one log. */
 static struct {
     enum destination to;
-    int fd; /* -1: gone, or never there */
+    int fd; /* -1: closed, or never open */
     unsigned file_mode;
-    bool at_once;   /* a regular file: takes everything in one write */
-    bool is_socket; /* standard error is one */
-    char *path;     /* of TO_FILE and TO_POSTLOG */
+    bool at_once;   /* a regular file: accepts all bytes in one write */
+    bool is_socket; /* standard error is a socket */
+    char *path;     /* for TO_FILE and TO_POSTLOG */
     char *name;
     char *program;
-    int pid; /* 0: not asked for yet */
+    int pid; /* 0: not read yet */
     char host[256];
     char tag[LOG_TAG_MAX]; /* "postfix/qmgr[4711]: " of this process; empty: not made yet */
     enum log_level least;
     struct buf out;
-    uint64_t lost;           /* lines since the last report of it */
-    uint64_t lost_important; /* of these, deliveries and warnings */
-    struct buf held;         /* lines that wait for a commit */
-    unsigned holding;        /* log_hold less log_hold_end */
+    uint64_t lost;           /* lines lost since the last count in the log */
+    uint64_t lost_important; /* deliveries and warnings among them */
+    struct log_held held;    /* lines that wait for a commit */
+    unsigned holding;        /* calls of log_hold minus calls of log_hold_end */
+    unsigned holding_deliveries;
 
     bool syslog_used;
-    dev_t syslog_dev; /* which socket was there when it was opened; none: 0 */
+    dev_t syslog_dev; /* device of syslog's socket when it was opened; 0: none */
     ino_t syslog_ino;
 
-    int64_t stamp_second; /* what `stamp` shows */
+    int64_t stamp_second; /* second of the time in `stamp` */
     char stamp[32];
-} log_state = {.fd = STDERR_FILENO,
-               .file_mode = 0640,
-               .least = LOG_LEVEL_INFO,
-               .out = {.limit = LOG_BUFFER_MAX},
-               .held = {.limit = LOG_BUFFER_MAX},
-               .stamp_second = INT64_MIN};
+} log_state = {
+    .fd = STDERR_FILENO,
+    .file_mode = 0640,
+    .least = LOG_LEVEL_INFO,
+    .out = {.limit = LOG_BUFFER_MAX},
+    .held = {.changes = {.limit = LOG_BUFFER_MAX}, .deliveries = {.limit = LOG_BUFFER_MAX}},
+    .stamp_second = INT64_MIN};
 
 /* ---- destinations --------------------------------------------------------------------------- */
 
-/* Standard error may be a terminal or pipe that others share, so O_NONBLOCK must not be set on it:
- * the flag belongs to the open file, not to our descriptor. A terminal or pipe is opened once more
- * instead; where that is not possible, writes may wait. */
+/* Opens standard error without waiting. It may be a terminal or pipe that others share, so
+ * O_NONBLOCK must not be set: the flag belongs to the open file, not to our descriptor. A terminal
+ * or pipe is opened a second time instead; if that fails, writes may wait. */
 static int open_stderr(bool *ret_at_once, bool *ret_is_socket)
 {
     struct stat st;
@@ -117,7 +119,7 @@ int log_open_syslog(void)
 {
     struct stat st = {0};
 
-    (void)stat(SYSLOG_SOCKET, &st); /* if it fails connect tells */
+    (void)stat(SYSLOG_SOCKET, &st); /* connect reports a failure */
     log_state.syslog_used = true;
     log_state.syslog_dev = st.st_dev;
     log_state.syslog_ino = st.st_ino;
@@ -134,9 +136,10 @@ static int open_file(const char *path, int flags, unsigned mode)
     if (fd < 0 && errno == ENOENT) {
         fd = open(path, flags | O_CREAT | O_EXCL, mode);
         if (fd >= 0) {
-            (void)fchmod(fd, mode); /* with the umask's mode it still takes lines */
+            (void)fchmod(fd, mode); /* a failure leaves the umask's mode */
         } else if (errno == EEXIST) {
-            fd = open(path, flags | O_CREAT, mode); /* another process was faster, or a symlink */
+            /* another process was faster, or it is a symlink */
+            fd = open(path, flags | O_CREAT, mode);
         }
     }
     return fd < 0 ? -errno : fd;
@@ -152,7 +155,7 @@ void log_set_file_mode(unsigned mode)
     log_state.file_mode = mode;
 }
 
-/* Of the file that is open. */
+/* Returns the mode of the open file. */
 static unsigned mode_of_file(void)
 {
     struct stat st;
@@ -164,7 +167,7 @@ static unsigned mode_of_file(void)
 static void close_log(void)
 {
     if (log_state.fd > STDERR_FILENO) {
-        (void)close(log_state.fd); /* what it had to say went with each write */
+        (void)close(log_state.fd); /* each write has ended */
     }
     log_state.fd = -1;
 }
@@ -228,7 +231,7 @@ bool log_open(const char *where, const char *directory, const char *name, const 
     log_flush();
     close_log();
     if (log_state.to != to) {
-        buf_clear(&log_state.out); /* what waits has the other form */
+        buf_clear(&log_state.out); /* waiting lines have another form */
     }
     log_state.to = to;
     log_state.fd = fd;
@@ -240,7 +243,7 @@ bool log_open(const char *where, const char *directory, const char *name, const 
     log_state.pid = (int)getpid();
     log_state.tag[0] = '\0';
     buf_fini(&path);
-    tzset(); /* now, while the time zone's file can still be read */
+    tzset(); /* needs the time zone's file, so before confinement */
     return true;
 }
 
@@ -289,15 +292,15 @@ int log_share(void)
                : fcntl(log_state.fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 }
 
-/* Where standard output or error is the log's file, as in a daemon, it becomes the new one: the old
- * one, which was renamed or removed, is to be free. */
+/* Points standard output or error at the new file if it is the log's file, as in a daemon, so that
+ * the previous file (renamed or removed) is freed. */
 static void follow(int standard, int fd)
 {
     struct stat old, now;
 
     if (log_state.to == TO_FILE && log_state.fd > STDERR_FILENO && fstat(standard, &now) == 0 &&
         fstat(log_state.fd, &old) == 0 && now.st_dev == old.st_dev && now.st_ino == old.st_ino) {
-        (void)dup3(fd, standard, 0); /* else it stays where it was */
+        (void)dup3(fd, standard, 0); /* otherwise it stays */
     }
 }
 
@@ -337,14 +340,14 @@ static const char *stamp(void)
     return log_state.stamp;
 }
 
-/* The first label, as syslog writes it. */
+/* Returns the first label of the host name, as syslog writes it. */
 static const char *host(void)
 {
     if (log_state.host[0] == '\0') {
         const char *named = log_state.to == TO_POSTLOG ? getenv("POSTLOG_HOSTNAME") : NULL;
 
         if (named != NULL) {
-            (void)snprintf(log_state.host, sizeof log_state.host, "%s", named); /* cut */
+            (void)snprintf(log_state.host, sizeof log_state.host, "%s", named); /* may be cut */
         } else if (gethostname(log_state.host, sizeof log_state.host - 1) != 0 ||
                    log_state.host[0] == '\0') {
             (void)strcpy(log_state.host, "localhost"); /* fits */
@@ -385,7 +388,7 @@ int log_pid(void)
     return log_state.pid;
 }
 
-/* Nearly all lines of a process have one tag, so that is made once. */
+/* Returns the tag; makes that of this process only once, because nearly all lines have it. */
 static const char *tag_of(const char *program, int pid, char room[LOG_TAG_MAX])
 {
     if (program != own_program() || pid != log_pid()) {
@@ -406,8 +409,16 @@ static size_t put(char line[LOG_LINE_MAX], size_t at, const char *text)
     return at + len;
 }
 
-/* Append one line to the buffer, or count it as lost. Syslog's form is "<priority>", the time, and
- * the tag, without a host. */
+/* Returns the buffer for lines that are kept aside, or NULL if they are not. */
+static struct buf *held_place(void)
+{
+    return log_state.holding_deliveries > 0 ? &log_state.held.deliveries
+           : log_state.holding > 0          ? &log_state.held.changes
+                                            : NULL;
+}
+
+/* Appends one line to the buffer. Returns false if the buffer is full. Syslog's form is
+ * "<priority>", the time, and the tag, without a host. */
 static bool add_line(enum log_level level, const char *program, int pid, const char *format,
                      va_list args)
 {
@@ -420,7 +431,8 @@ static bool add_line(enum log_level level, const char *program, int pid, const c
         [LOG_LEVEL_EMERGENCY] = "panic: ",
     };
     char line[LOG_LINE_MAX], priority[16], tag[LOG_TAG_MAX];
-    size_t start = 0, size = sizeof line - 1; /* the line feed */
+    size_t start = 0, size = sizeof line - 1; /* room for the line feed */
+    struct buf *held = held_place();
     int len;
 
     _Static_assert(sizeof priority + sizeof log_state.stamp + sizeof log_state.host + sizeof tag +
@@ -445,14 +457,16 @@ static bool add_line(enum log_level level, const char *program, int pid, const c
     printable_line(line + start, (size_t)len);
     len += (int)start;
     line[len++] = '\n';
-    if (log_state.holding > 0 && buf_add(&log_state.held, slice_of(line, (size_t)len))) {
+    if (held != NULL && buf_add(held, slice_of(line, (size_t)len))) {
         return true;
     }
-    log_state.held.failed = false; /* full: better too early than lost */
+    if (held != NULL) {
+        held->failed = false; /* full: log the line too early rather than lose it */
+    }
     if (buf_add(&log_state.out, slice_of(line, (size_t)len))) {
         return true;
     }
-    log_state.out.failed = false; /* full for now; it is written out and goes on */
+    log_state.out.failed = false; /* full; log_flush makes room */
     return false;
 }
 
@@ -470,7 +484,7 @@ static bool add_linef(enum log_level level, const char *format, ...)
     return ok;
 }
 
-/* Is there room for another line in so much of the buffer? A file takes what waits at once. */
+/* Does another line fit below `limit`? Writes the buffer first if not. */
 static bool has_room(size_t limit)
 {
     if (buf_len(&log_state.out) + LOG_LINE_MAX > limit) {
@@ -479,15 +493,15 @@ static bool has_room(size_t limit)
     return buf_len(&log_state.out) + LOG_LINE_MAX <= limit;
 }
 
-/* `important` lines tell of deliveries, or are warnings; those that only inform leave half of the
- * buffer to them. */
+/* Logs a line, or counts it as lost. `important` lines (deliveries, warnings) may use the whole
+ * buffer, others only half of it. */
 static void log_line(enum log_level level, bool important, const char *program, int pid,
                      const char *format, va_list args)
 {
     if (level < log_state.least) {
         return;
     }
-    if (log_state.lost > 0 && log_state.holding == 0 && has_room(LOG_BUFFER_MAX / 2) &&
+    if (log_state.lost > 0 && held_place() == NULL && has_room(LOG_BUFFER_MAX / 2) &&
         add_linef(LOG_LEVEL_WARNING,
                   "%llu log lines were lost, %llu of them of deliveries or warnings: the log does "
                   "not take them as fast as they come",
@@ -495,7 +509,7 @@ static void log_line(enum log_level level, bool important, const char *program, 
                   (unsigned long long)log_state.lost_important)) {
         log_state.lost = log_state.lost_important = 0;
     }
-    if ((log_state.holding == 0 && !has_room(important ? LOG_BUFFER_MAX : LOG_BUFFER_MAX / 2)) ||
+    if ((held_place() == NULL && !has_room(important ? LOG_BUFFER_MAX : LOG_BUFFER_MAX / 2)) ||
         !add_line(level, program, pid, format, args)) {
         log_state.lost++;
         log_state.lost_important += important ? 1 : 0;
@@ -511,6 +525,17 @@ void log_hold_end(void)
 {
     CHECK(log_state.holding > 0);
     log_state.holding--;
+}
+
+void log_hold_deliveries(void)
+{
+    log_state.holding_deliveries++;
+}
+
+void log_hold_deliveries_end(void)
+{
+    CHECK(log_state.holding_deliveries > 0);
+    log_state.holding_deliveries--;
 }
 
 static void write_held(struct buf *held)
@@ -530,26 +555,51 @@ static void write_held(struct buf *held)
     buf_clear(held);
 }
 
-void log_held_write(void)
+void log_held_write(bool with_deliveries)
 {
-    write_held(&log_state.held);
-}
-
-void log_held_take(struct buf *ret_lines)
-{
-    *ret_lines = log_state.held;
-    buf_init(&log_state.held, LOG_BUFFER_MAX);
-}
-
-void log_held_write_taken(struct buf *lines)
-{
-    write_held(lines);
-    buf_fini(lines);
+    if (with_deliveries) {
+        write_held(&log_state.held.deliveries);
+    }
+    write_held(&log_state.held.changes);
 }
 
 void log_held_drop(void)
 {
-    buf_clear(&log_state.held);
+    buf_clear(&log_state.held.changes);
+}
+
+void log_held_take(struct log_held *ret_held)
+{
+    *ret_held = log_state.held;
+    buf_init(&log_state.held.changes, LOG_BUFFER_MAX);
+    buf_init(&log_state.held.deliveries, LOG_BUFFER_MAX);
+}
+
+static void keep_deliveries(struct buf *deliveries)
+{
+    if (!buf_add(&log_state.held.deliveries, buf_slice(deliveries))) {
+        log_state.held.deliveries.failed = false;
+        write_held(deliveries); /* full: log them too early rather than lose them */
+    }
+}
+
+void log_held_write_taken(struct log_held *held, bool with_deliveries)
+{
+    if (with_deliveries) {
+        write_held(&held->deliveries);
+    } else {
+        keep_deliveries(&held->deliveries);
+    }
+    write_held(&held->changes);
+    buf_fini(&held->deliveries);
+    buf_fini(&held->changes);
+}
+
+void log_held_drop_taken(struct log_held *held)
+{
+    keep_deliveries(&held->deliveries);
+    buf_fini(&held->deliveries);
+    buf_fini(&held->changes);
 }
 
 #define LOG_OWN_LINE(level)                                                                        \
@@ -601,7 +651,7 @@ void log_as(const char *program, int pid, const char *format, ...)
 
 /* ---- writing out ---------------------------------------------------------------------------- */
 
-/* How much of `out` goes in one write: whole lines, no more than stay in one piece. */
+/* Returns the length of the next write: whole lines, at most PIPE_BUF bytes if not a file. */
 static size_t piece(struct slice out)
 {
     if (log_state.at_once || out.len <= PIPE_BUF) {
@@ -621,7 +671,7 @@ static uint64_t count_lines(struct slice text)
     return count;
 }
 
-/* A datagram for each line, DATAGRAMS_MAX in one call. How many bytes have gone. */
+/* Sends a datagram per line, DATAGRAMS_MAX in one call. Returns the number of bytes sent. */
 static ssize_t send_lines(struct slice out)
 {
     struct mmsghdr messages[DATAGRAMS_MAX];
@@ -654,8 +704,8 @@ static ssize_t write_piece(struct slice out)
     return write(log_state.fd, out.ptr, out.len);
 }
 
-/* The syslog daemon was restarted. Works as long as this process may open sockets; a confined one
- * waits for log_adopt. */
+/* Connects to a restarted syslog daemon. A confined process can't open sockets; it waits for
+ * log_adopt. */
 static bool syslog_again(void)
 {
     int fd = open_socket();
@@ -677,7 +727,7 @@ void log_flush(void)
         ssize_t n;
 
         if (log_state.fd < 0) {
-            buf_clear(&log_state.out); /* no process reads it any more */
+            buf_clear(&log_state.out); /* no reader is left */
             return;
         }
         n = is_datagram() ? send_lines(out) : write_piece(out);
@@ -688,9 +738,9 @@ void log_flush(void)
         } else if (is_datagram() && !tried_again &&
                    (errno == ECONNREFUSED || errno == ENOTCONN || errno == ECONNRESET)) {
             tried_again = true;
-            (void)syslog_again(); /* the next round tells */
+            (void)syslog_again(); /* the next attempt reports */
         } else if (errno != EINTR) {
-            /* Gone (EPIPE, EIO) or full (ENOSPC), which may pass. */
+            /* The destination is gone (EPIPE, EIO) or full (ENOSPC), perhaps only for a time. */
             out.len = is_datagram() ? slice_find(out, '\n') + 1 : piece(out);
             log_state.lost += count_lines(out);
             buf_consume(&log_state.out, out.len);

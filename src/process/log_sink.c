@@ -22,7 +22,7 @@ void log_sink_init(struct log_sink *sink, enum log_sink_id id)
 static void close_it(struct log_sink *sink)
 {
     if (sink->fd >= 0) {
-        (void)close(sink->fd); /* what it had to say went with each write */
+        (void)close(sink->fd); /* each write has ended */
     }
     sink->fd = -1;
 }
@@ -52,7 +52,7 @@ void log_sink_add(struct log_sink *sink, struct slice line)
         return;
     }
     if (!buf_add(&sink->out, line)) {
-        sink->out.failed = false; /* full for now */
+        sink->out.failed = false; /* full */
         sink->lost++;
     }
 }
@@ -78,7 +78,7 @@ void log_sink_flush(struct log_sink *sink)
         ssize_t n = write_piece(sink, &piece);
 
         if (n > 0) {
-            buf_consume(&sink->out, (size_t)n); /* the rest of a line that was cut follows */
+            buf_consume(&sink->out, (size_t)n); /* the rest of a cut line follows */
             wrote = true;
         } else if (n == 0 || errno != EINTR) {
             if (!sink->stuck) {

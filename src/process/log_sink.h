@@ -1,10 +1,11 @@
 /*
- * Lines for a file or for syslog, from a process that can open neither: the parent opens them, and
- * again after a rotation, and hands over the descriptor.
+ * Lines for a file or for syslog, from a process that can open neither: the parent opens them,
+ * opens them again after a rotation, and passes the descriptor.
  *
- * Writing never waits. What the other end does not take now stays in memory, up to LOG_SINK_MAX
- * bytes; lines beyond are lost, and counted. The log is told once when lines begin to wait, and how
- * many were lost when they go through again: a full disk loses nothing in silence.
+ * Writing never waits. Lines that the destination does not accept now stay in memory, up to
+ * LOG_SINK_MAX bytes; further lines are lost and counted. The log gets one warning when lines begin
+ * to wait, and the number of lost lines when writing continues, so that no loss on a full disk goes
+ * unnoticed.
  */
 #ifndef PROCESS_LOG_SINK_H
 #define PROCESS_LOG_SINK_H
@@ -17,7 +18,7 @@
 
 #define LOG_SINK_MAX (1u << 20)
 
-/* The numbers travel in WIRE_LOG_SINK. */
+/* Sinks; their numbers are used in WIRE_LOG_SINK. */
 enum log_sink_id {
     LOG_SINK_STATISTICS, /* parameter statistics_log */
     LOG_SINK_SYSLOG,     /* parameter scheduler_syslog */
@@ -26,34 +27,33 @@ enum log_sink_id {
 };
 
 struct log_sink {
-    const char *name; /* of its parameter, for the log */
-    bool datagrams;   /* each line is one, without its line feed */
-    int fd;           /* -1: lines vanish */
+    const char *name; /* name of its parameter, for the log */
+    bool datagrams;   /* one datagram per line, without line feed */
+    int fd;           /* -1: lines are dropped */
     struct buf out;
-    bool stuck;    /* the log has been told that lines wait */
-    uint64_t lost; /* since then */
+    bool stuck;    /* the log has a warning that lines wait */
+    uint64_t lost; /* lines lost since then */
 };
 
-/* Nothing is open yet. */
+/* Initializes a sink without a destination. */
 void log_sink_init(struct log_sink *sink, enum log_sink_id id);
-/* Last try to write, then close. */
+/* Tries to write the remaining lines, then closes the sink. */
 void log_sink_fini(struct log_sink *sink);
 
-/* Write to `fd` (taken) from now on. */
+/* Takes `fd` as the new destination. */
 void log_sink_adopt(struct log_sink *sink, int fd);
 
 bool log_sink_is_open(const struct log_sink *sink);
 
-/* Append a line, which has its line feed. */
+/* Appends a line with its line feed. */
 void log_sink_add(struct log_sink *sink, struct slice line);
 
-/* Write out what waits, as far as it goes. Once per turn. */
+/* Writes waiting lines as far as the destination accepts them; is called once per turn. */
 void log_sink_flush(struct log_sink *sink);
 
 /* ---- the parent's side ---- */
 
-/* Open a file of lines for appending, without waiting for anything. A descriptor or a negative
- * errno. */
+/* Opens a file of lines for appending, without waiting. Returns a descriptor or negative errno. */
 int log_sink_open_file(const char *path);
 
 #endif

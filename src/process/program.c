@@ -1,4 +1,4 @@
-/* The arguments of a child are --role NAME --index N --channel FD, as parent.c writes them. */
+/* parent.c starts a child with the arguments --role NAME --index N --channel FD. */
 #include "program.h"
 
 #include <fcntl.h>

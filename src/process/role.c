@@ -24,33 +24,34 @@
 #include "route.h"
 #include "watchdog.h"
 
-/* The parent sends the frames of a start when the processes before it have begun, however long that
- * takes; when it is gone its channel closes. */
+/* No time limit: the parent sends the first frames after other processes have begun, however long
+ * that takes. If the parent dies, its channel closes. */
 #define START_MS (-1)
-/* To write the last frames at the end. */
+/* Time to write the last frames at the end. */
 #define DRAIN_MS 2000
-/* When the log's destination is stuck, try again so often. */
+/* Time between two tries to write to a stuck log. */
 #define LOG_AGAIN_MS 250
-/* After a sleep of this length, look at all sockets before the turn judges any time: the process
- * may have been stopped meanwhile. */
+/* After a sleep of this length, the process may have been stopped: read all sockets before the turn
+ * compares times. */
 #define LONG_SLEEP_US US_PER_S
 #define DNS_PORT      53
-/* Ports that a role may be held to. */
-#define FETCH_PORTS_MAX 64
-/* A queue process that starts anew may have to upgrade a long queue's tables. */
+/* Largest number of ports in a role's limits. */
+#define PORTS_MAX 64
+/* Time for a new channel: a restarted queue process may have to upgrade the tables of a long
+ * queue. */
 #define QUEUE_WAIT_S 60
 
 struct role_private {
     char *bundle; /* bytes of the last WIRE_CONF; role->files points into it */
     struct wire_file *files;
     struct event *log_again;
-    struct event *queue_wait; /* for a new channel to the queue process */
+    struct event *queue_wait; /* timer for a new channel to the queue process */
     bool started;             /* confined and in the loop */
     bool exiting;
     int exit_status;
 };
 
-/* A configuration with the bundle it was read from. */
+/* A configuration with its files. */
 struct loaded {
     char *bundle;
     struct wire_file *files;
@@ -113,7 +114,8 @@ static void log_problems(const struct conf_problems *problems)
     }
 }
 
-/* The parent has read the same bytes without an error, so a failure here is a bug or an attack. */
+/* Loads a configuration. The parent has read the same bytes without an error, so a failure is a bug
+ * or an attack. */
 static bool load_conf(const struct frame *from, struct loaded *ret)
 {
     const struct slice body = from->body;
@@ -163,7 +165,7 @@ static void use_loaded(struct role *role, const struct loaded *l)
     role->tables_fd = l->tables_fd;
 }
 
-/* A queue process that hangs is worse than one that is started anew. */
+/* Starts the watchdog of a queue process: a restart is better than a hanging process. */
 static void watch(struct role *role)
 {
     if (role->ops->role == ROLE_QUEUE) {
@@ -203,7 +205,7 @@ struct conf *role_conf_with(const struct role *role, struct slice lines, const c
     struct buf text;
 
     buf_init(&text, CONF_FILE_MAX);
-    (void)buf_add(&text, l.files[0].bytes); /* a text that does not fit is refused below */
+    (void)buf_add(&text, l.files[0].bytes); /* a text that does not fit fails below */
     (void)buf_add_byte(&text, '\n');
     (void)buf_add(&text, lines);
     conf = conf_load_text(text.failed ? SLICE("=") : buf_slice(&text), name, directory, &world,
@@ -319,7 +321,7 @@ static void on_parent(void *arg, struct channel *ch)
             parent_frame(role, &frame);
             break;
         case CHANNEL_CLOSED:
-            /* Without a parent this process is neither restarted, reconfigured nor stopped. */
+            /* Without a parent no process can restart, configure or stop this one. */
             role_exit(role, EX_UNAVAILABLE);
             return;
         }
@@ -338,7 +340,7 @@ static void ignore_signals(void)
     }
 }
 
-/* Wait for the configuration, load it, turn to the log it names. */
+/* Waits for the configuration, loads it, and opens its log. */
 static int take_conf(struct role *role)
 {
     struct frame frame;
@@ -355,7 +357,7 @@ static int take_conf(struct role *role)
     log_set_file_mode(role_log_mode(role->conf));
     if (!log_open(role->conf->log, role->conf->state_directory, role->conf->syslog_name,
                   role->ops->program, &error)) {
-        /* The parent could open it. It is better to work and be heard on standard error. */
+        /* The parent could open it. To work with a log on standard error is better than to end. */
         log_warning("%s", buf_cstr(&error));
     }
     buf_fini(&error);
@@ -367,7 +369,7 @@ unsigned role_log_mode(const struct conf *conf)
     return conf_spool_is_shared(conf) ? 0644 : 0640;
 }
 
-/* Listeners and channels, up to WIRE_START. */
+/* Takes listeners and channels, up to WIRE_START. */
 static int take_first_frames(struct role *role)
 {
     struct frame frame;
@@ -387,7 +389,7 @@ static int take_first_frames(struct role *role)
     }
 }
 
-/* The directory that holds a spool of files, as the parent created it. */
+/* Finds the directory of a spool of files, which the parent has made. */
 static bool spool_directory(const struct conf *conf, char path[PATH_MAX])
 {
     bool is_directory;
@@ -412,26 +414,27 @@ static const char *role_user(const struct role *role)
     case ROLE_FILTER:
     case ROLE_CONTROL:
     case ROLE_WHATIF:
-        return role->conf->receive_user;
+        return conf_receive_user(role->conf);
     case ROLE_DELIVER:
     case ROLE_FETCH:
     case ROLE_HOOK:
-        return role->conf->deliver_user;
-    case ROLE_AUTH: /* of another user than those that strangers talk to */
-        return role->conf->mail_owner;
-    case ROLE_QUEUE: /* whose files are perhaps those of many */
-        return conf_spool_is_shared(role->conf) ? "" : role->conf->mail_owner;
+    case ROLE_RESOLVE:
+        return conf_deliver_user(role->conf);
+    case ROLE_AUTH: /* not the user of processes that strangers reach */
+        return conf_auth_user(role->conf);
+    case ROLE_QUEUE: /* a shared spool has files of many users */
+        return conf_spool_is_shared(role->conf) ? "" : conf_mail_owner(role->conf);
     case ROLE_PARENT:
     case ROLE_LOCAL:
     case ROLE_AGENTS:
-    case ROLE_PICKUP: /* the files in maildrop are those of many */
+    case ROLE_PICKUP: /* files in maildrop belong to many users */
     case ROLE_COUNT:
         return "";
     }
     return "";
 }
 
-/* The port of "address:port", "[address]:port" or a plain address. */
+/* Returns the port of "address:port", "[address]:port" or a plain address. */
 static uint16_t dns_port(struct slice server)
 {
     size_t colon = slice_find_last(server, ':');
@@ -445,24 +448,20 @@ static uint16_t dns_port(struct slice server)
                : DNS_PORT;
 }
 
-/* Name servers take TCP for answers that are long. */
-static size_t add_dns_ports(const struct conf *conf, uint16_t ports[FETCH_PORTS_MAX], size_t count)
+/* Returns the ports of name servers, which send long answers by TCP. */
+static size_t dns_ports(const struct conf *conf, uint16_t ports[PORTS_MAX])
 {
+    size_t count = 0;
+
     ports[count++] = DNS_PORT;
-    for (size_t i = 0; i < conf->smtp_dns_server.count && count < FETCH_PORTS_MAX; i++) {
+    for (size_t i = 0; i < conf->smtp_dns_server.count && count < PORTS_MAX; i++) {
         ports[count++] = dns_port(slice_string(conf->smtp_dns_server.items[i]));
     }
     return count;
 }
 
-static size_t fetch_ports(const struct conf *conf, uint16_t ports[FETCH_PORTS_MAX])
-{
-    ports[0] = (uint16_t)conf->mta_sts_port;
-    return add_dns_ports(conf, ports, 1);
-}
-
-/* Those of web hooks, and the same. */
-static size_t hook_ports(const struct role *role, uint16_t ports[FETCH_PORTS_MAX])
+/* Returns the ports of web hooks. */
+static size_t hook_ports(const struct role *role, uint16_t ports[PORTS_MAX])
 {
     struct hook_list *hooks;
     struct buf error;
@@ -470,17 +469,17 @@ static size_t hook_ports(const struct role *role, uint16_t ports[FETCH_PORTS_MAX
 
     buf_init(&error, LOG_LINE_MAX);
     hooks = hook_list_new(role_file(role, slice_string(role->conf->web_hooks)), &error);
-    buf_fini(&error); /* the parent has read the same */
+    buf_fini(&error); /* the parent has logged it */
     for (size_t i = 0; hooks != NULL && i < hooks->count; i++) {
         ports[count++] = hooks->hooks[i].port;
     }
     hook_list_free(hooks);
-    return add_dns_ports(role->conf, ports, count);
+    return count;
 }
 
 static bool confine_role(struct role *role, struct buf *error)
 {
-    uint16_t ports[FETCH_PORTS_MAX];
+    uint16_t ports[PORTS_MAX];
     char spool[PATH_MAX];
     const char *writable[2] = {role->conf->state_directory, spool};
     struct confine plan = {
@@ -495,7 +494,11 @@ static bool confine_role(struct role *role, struct buf *error)
 
     plan.unix_sockets = role->ops->role == ROLE_DELIVER && route_has_unix_nexthops(role->conf);
     if (role->ops->role == ROLE_FETCH) {
-        plan.port_count = fetch_ports(role->conf, ports);
+        ports[0] = (uint16_t)role->conf->mta_sts_port;
+        plan.port_count = 1;
+    }
+    if (role->ops->role == ROLE_RESOLVE) {
+        plan.port_count = dns_ports(role->conf, ports);
     }
     if (role->ops->role == ROLE_HOOK) {
         plan.port_count = hook_ports(role, ports);
@@ -505,7 +508,7 @@ static bool confine_role(struct role *role, struct buf *error)
         plan.writable_count = spool_directory(role->conf, spool) ? 2 : 1;
         plan.foreign_files = conf_spool_is_shared(role->conf);
         plan.local_services = conf_spool_uses_services(role->conf);
-        plan.remote_spool = strncmp(role->conf->spool, "postgres", strlen("postgres")) == 0;
+        plan.remote_spool = conf_spool_is_remote(role->conf);
     }
     if (role->ops->role == ROLE_PICKUP) {
         plan.maildrop = open(role->conf->maildrop, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -561,7 +564,7 @@ static void on_log_again(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd;
     (void)what;
-    (void)arg; /* waking up is all: the turn ends with log_flush */
+    (void)arg; /* the turn ends with log_flush */
 }
 
 static void end_turn(struct role *role)
@@ -586,7 +589,7 @@ static void run(struct role *role)
         role->ops->begin(role);
     }
     wire_put_empty(role->parent, WIRE_STARTED);
-    on_parent(role, role->parent); /* what came together with WIRE_START causes no event */
+    on_parent(role, role->parent); /* frames read together with WIRE_START cause no event */
     end_turn(role);
     while (!role->inner->exiting) {
         struct mono slept = clock_mono();
@@ -623,30 +626,29 @@ void role_exit(struct role *role, int status)
     }
 }
 
-/* Of what was freed malloc keeps so much; a few hundred KiB by itself. With some sessions that send
- * messages of 100 KiB a process gave memory back and got it again all the time, which were 16 page
- * faults for each. */
+/* Free memory that malloc keeps, by default a few hundred KiB. With some sessions that send
+ * messages of 100 KiB, a process returned memory to the system and got it again all the time, with
+ * 16 page faults per message. */
 #define KEPT_MEMORY ((int)4 << 20)
 
 int role_main(const struct role_ops *ops, unsigned index, int parent_fd)
 {
     struct role_private inner = {0};
-    char name[16]; /* as long as the kernel keeps */
+    char name[16]; /* limit of the kernel */
     struct role role = {.ops = ops, .index = index, .tables_fd = -1, .inner = &inner};
     struct loaded old;
     struct buf error;
     int status;
 
     ignore_signals();
-    (void)mallopt(M_TRIM_THRESHOLD, KEPT_MEMORY); /* another malloc has its own ways */
+    (void)mallopt(M_TRIM_THRESHOLD, KEPT_MEMORY); /* not all versions of malloc support it */
     (void)mallopt(M_MMAP_THRESHOLD, KEPT_MEMORY);
-    /* For top(1), which else shows "exe", of /proc/self/exe. */
-    (void)snprintf(name, sizeof name, "sluice-%s",
-                   wire_role_name(ops->role)); /* cut: still a name */
+    /* For top(1), which would show "exe" (from /proc/self/exe). */
+    (void)snprintf(name, sizeof name, "sluice-%s", wire_role_name(ops->role)); /* may be cut */
     (void)prctl(PR_SET_NAME, name);
     hash_seed(entropy_u64(), entropy_u64());
     buf_init(&error, WIRE_TEXT_MAX);
-    /* Opening standard error can't fail; until the configuration says otherwise it is the log. */
+    /* Opening standard error can't fail; it is the log until the configuration is loaded. */
     (void)log_open("stderr", "", "postfix", ops->program, &error);
     buf_fini(&error);
     role.base = event_base_new();
@@ -665,7 +667,7 @@ int role_main(const struct role_ops *ops, unsigned index, int parent_fd)
         if (ops->end != NULL) {
             ops->end(&role);
         }
-        (void)channel_drain(role.parent, DRAIN_MS); /* a parent that is gone hears nothing */
+        (void)channel_drain(role.parent, DRAIN_MS); /* the parent may be gone */
     }
     log_flush();
 

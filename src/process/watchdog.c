@@ -10,7 +10,7 @@
 #include "times.h"
 
 static struct event *note;                 /* NULL: not started */
-static volatile sig_atomic_t signals_left; /* until the process ends */
+static volatile sig_atomic_t signals_left; /* number of signals until the process ends */
 
 static void on_alarm(int signal_number, siginfo_t *info, void *context)
 {
@@ -20,7 +20,7 @@ static void on_alarm(int signal_number, siginfo_t *info, void *context)
         return; /* sent to the whole process group of a daemon */
     }
     if (--signals_left <= 0) {
-        _exit(WATCHDOG_EXIT); /* nothing else here is sure to return */
+        _exit(WATCHDOG_EXIT); /* other functions might not return */
     }
 }
 

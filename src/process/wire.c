@@ -14,7 +14,7 @@ const char *wire_role_name(enum wire_role role)
         [ROLE_DELIVER] = "deliver", [ROLE_LOCAL] = "local",     [ROLE_CONTROL] = "control",
         [ROLE_AGENTS] = "agents",   [ROLE_PICKUP] = "pickup",   [ROLE_AUTH] = "auth",
         [ROLE_FETCH] = "fetch",     [ROLE_HOOK] = "hook",       [ROLE_FILTER] = "filter",
-        [ROLE_WHATIF] = "whatif",
+        [ROLE_WHATIF] = "whatif",   [ROLE_RESOLVE] = "resolve",
     };
 
     CHECK(role < ROLE_COUNT);
@@ -48,7 +48,7 @@ bool wire_fd_is_sealed(int fd, uint64_t size)
            (uint64_t)st.st_size == size;
 }
 
-/* ---- what holds between the fields of a frame ----------------------------------------------- */
+/* ---- rules for fields of a frame ------------------------------------------------------------- */
 
 #define NO_RULE(m) true
 
@@ -67,7 +67,12 @@ static bool auth_answer_holds(const struct wire_auth_answer *m)
     return m->class_name.len == 0 || class_name_valid(m->class_name);
 }
 
-/* An agent that gets no content gets a path instead. */
+static bool auth_key_holds(const struct wire_auth_key *m)
+{
+    return m->bytes.len == WIRE_AUTH_KEY_SIZE;
+}
+
+/* A path is present only if the agent gets no content. */
 static bool deliver_holds(const struct wire_deliver *m)
 {
     return m->place == CONTENT_NONE ? m->path.len > 0 && m->content.len == 0 : m->path.len == 0;
@@ -89,7 +94,7 @@ static bool is_ascii(struct slice s)
     return true;
 }
 
-/* Terminals and readers of JSON get it as it is. */
+/* Texts must be ASCII: terminals and readers of JSON get them unchanged. */
 static bool dialogue_holds(const struct wire_dialogue *m)
 {
     return is_ascii(m->process) && is_ascii(m->text) && is_ascii(m->peer) && is_ascii(m->source) &&
@@ -98,7 +103,7 @@ static bool dialogue_holds(const struct wire_dialogue *m)
 
 /* ---- fields --------------------------------------------------------------------------------- */
 
-/* The bytes that each kind of field takes at least. */
+/* The smallest size of each kind of field, in bytes. */
 #define LEAST_U32(...)   +4
 #define LEAST_BELOW(...) +4
 #define LEAST_U64(...)   +8
@@ -157,7 +162,7 @@ static struct wall get_wall(struct frame_reader *r)
     return t;
 }
 
-/* Of elements that take `least` bytes each, or more. */
+/* Reads the number of elements that take at least `least` bytes each. */
 static uint32_t get_count(struct frame_reader *r, size_t least, uint32_t min, uint32_t max)
 {
     uint32_t count = frame_get_count(r, least, max);
@@ -176,7 +181,8 @@ static struct slice get_some(struct frame_reader *r, size_t max)
 
 /* ---- elements of arrays ---------------------------------------------------------------------- */
 
-/* A new array, also when the reader fails on the way. The caller frees it. */
+/* Functions for an element. get_NAMEs allocates the array even if the reader fails; the caller
+ * frees it. */
 #define DEFINE_ELEMENT(name, rule)                                                                 \
     static void put_##name(struct buf *b, const struct wire_##name *m)                             \
     {                                                                                              \
@@ -223,7 +229,7 @@ WIRE_ELEMENTS(DEFINE_ELEMENT)
         return frame_reader_end(r) && rule(m);                                                     \
     }
 
-/* The array goes with a frame that does not decode. */
+/* Frees the array if the frame does not decode. */
 #define DEFINE_GET_ARRAY(name, rule, array, element)                                               \
     bool wire_get_##name(struct slice body, struct wire_##name *ret,                               \
                          struct wire_##element **ret_##array)                                      \
@@ -278,7 +284,7 @@ bool wire_get_number(struct slice body, uint64_t *ret_number)
 
 void wire_put_empty(struct channel *ch, enum wire_type type)
 {
-    (void)channel_begin(ch, (uint16_t)type); /* a header is all there is to it */
+    (void)channel_begin(ch, (uint16_t)type); /* only a header */
     channel_end(ch, -1);
 }
 
@@ -296,6 +302,11 @@ void wire_put_lease(struct channel *ch, int fd)
 void wire_put_break_off(struct channel *ch, uint64_t entry)
 {
     wire_put_number(ch, WIRE_BREAK_OFF, entry);
+}
+
+void wire_put_go_on(struct channel *ch, uint64_t entry)
+{
+    wire_put_number(ch, WIRE_GO_ON, entry);
 }
 
 void wire_put_need_content(struct channel *ch, uint64_t entry)

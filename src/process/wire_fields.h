@@ -1,8 +1,8 @@
 /*
- * The fields of the frames, in the order in which they travel: the one place where a limit stands.
+ * The fields of the frames, in their order on the wire. No other file has limits of fields.
  *
- * wire.c makes each frame's encoder and decoder of this, the tests their frames. A list
- * WIRE_FIELDS_x(X) has a line X(KIND, member of struct wire_x, ...) for each field:
+ * wire.c generates each frame's encoder and decoder from this table, and the tests generate frames.
+ * A list WIRE_FIELDS_x(X) has a line X(KIND, member of struct wire_x, ...) for each field:
  *
  *     kind    arguments                     on the wire         the decoder refuses
  *     U32                                   4 bytes
@@ -13,11 +13,11 @@
  *     BOOL                                  1 byte              all but 0 and 1
  *     ENUM    type, values                  1 byte              numbers from `values` on
  *     BYTES   max                           4 bytes, the text   more than `max` bytes
- *     SOME    max                           4 bytes, the text   the same, and none at all
+ *     SOME    max                           4 bytes, the text   more than `max` bytes, or none
  *     ARRAY   count, element, min, max      4 bytes, elements   fewer or more elements
  *
- * Numbers are little-endian (frame.h). An element is a struct wire_ELEMENT with fields of its own.
- * A frame has one array at most.
+ * Numbers are little-endian (frame.h). An element is a struct wire_ELEMENT with its own list of
+ * fields. A frame has at most one array.
  */
 #ifndef PROCESS_WIRE_FIELDS_H
 #define PROCESS_WIRE_FIELDS_H
@@ -87,6 +87,7 @@
     X(BYTES, login, WIRE_HOST_MAX)                                                                 \
     X(BYTES, hold, WIRE_TEXT_MAX)                                                                  \
     X(BYTES, rules, WIRE_TEXT_MAX)                                                                 \
+    X(U64, replaces)                                                                               \
     X(BYTES, send_client, WIRE_USER_MAX)                                                           \
     X(BYTES, send_login, WIRE_USER_MAX)                                                            \
     X(U32, send_rcpts)                                                                             \
@@ -143,6 +144,13 @@
     X(BYTES, client, WIRE_HOST_MAX)                                                                \
     X(BYTES, local, WIRE_HOST_MAX)
 
+#define WIRE_FIELDS_auth_check(X)                                                                  \
+    X(U64, login)                                                                                  \
+    X(BYTES, user, WIRE_USER_MAX)                                                                  \
+    X(U64, stamp)
+
+#define WIRE_FIELDS_auth_key(X) X(BYTES, bytes, WIRE_AUTH_KEY_SIZE)
+
 #define WIRE_FIELDS_auth_connected(X) X(BYTES, why, WIRE_TEXT_MAX)
 
 #define WIRE_FIELDS_auth_answer(X)                                                                 \
@@ -152,7 +160,8 @@
     X(BYTES, user, WIRE_USER_MAX)                                                                  \
     X(BYTES, class_name, CLASS_NAME_MAX)                                                           \
     X(BYTES, senders, WIRE_SENDERS_MAX)                                                            \
-    X(U32, rights)
+    X(U32, rights)                                                                                 \
+    X(U64, stamp)
 
 #define WIRE_FIELDS_deliver_rcpt(X)                                                                \
     X(U32, n)                                                                                      \
@@ -196,6 +205,7 @@
 #define WIRE_FIELDS_result(X)                                                                      \
     X(U64, entry)                                                                                  \
     X(ENUM, outcome, wire_outcome, OUTCOME_BROKEN_OFF + 1)                                         \
+    X(ENUM, fault, wire_fault, WIRE_FAULT_COUNT)                                                   \
     X(BYTES, reason, WIRE_TEXT_MAX)                                                                \
     X(I64, setup_us)                                                                               \
     X(I64, transmit_us)                                                                            \
@@ -286,6 +296,19 @@
     X(BYTES, policy, WIRE_POLICY_MAX)                                                              \
     X(BYTES, why, WIRE_TEXT_MAX)
 
+#define WIRE_FIELDS_dns_query(X)                                                                   \
+    X(U64, token)                                                                                  \
+    X(SOME, name, WIRE_DOMAIN_MAX)                                                                 \
+    X(U32, type)                                                                                   \
+    X(BOOL, prove)
+
+#define WIRE_FIELDS_dns_answer(X)                                                                  \
+    X(U64, token)                                                                                  \
+    X(U32, outcome)                                                                                \
+    X(BOOL, secure)                                                                                \
+    X(BYTES, packet, WIRE_PACKET_MAX)                                                          \
+    X(BYTES, bogus, WIRE_TEXT_MAX)
+
 #define WIRE_FIELDS_hook_ask(X) X(SOME, name, WIRE_HOOK_NAME_MAX)
 
 #define WIRE_FIELDS_hook_events(X)                                                                 \
@@ -325,10 +348,10 @@
     X(tls_host, NO_RULE)                                                                           \
     X(watch, NO_RULE)
 
-/* All frames with fields, X(SHAPE, NAME, TYPE, RULE) or, with an array, X(SHAPE, NAME, TYPE, RULE,
- * MEMBER, ELEMENT). The shape says which arguments wire_put_NAME and wire_get_NAME have: PLAIN; FD,
- * with a descriptor; ARRAY; ARRAY_FD, with both. The rule is what holds between fields, a function
- * of wire.c. */
+/* All frames with fields: X(SHAPE, NAME, TYPE, RULE) or, with an array, X(SHAPE, NAME, TYPE, RULE,
+ * MEMBER, ELEMENT). The shape determines the arguments of wire_put_NAME and wire_get_NAME: PLAIN;
+ * FD, with a descriptor; ARRAY; ARRAY_FD, with both. The rule is a function of wire.c that checks
+ * relations between fields. */
 #define WIRE_FRAMES(X)                                                                             \
     X(ARRAY_FD, conf, WIRE_CONF, NO_RULE, files, file)                                             \
     X(FD, listener, WIRE_LISTENER, NO_RULE)                                                        \
@@ -358,6 +381,8 @@
     X(PLAIN, dialogue, WIRE_DIALOGUE, dialogue_holds)                                              \
     X(PLAIN, fetch, WIRE_FETCH, NO_RULE)                                                           \
     X(PLAIN, fetched, WIRE_FETCHED, NO_RULE)                                                       \
+    X(PLAIN, dns_query, WIRE_DNS_QUERY, NO_RULE)                                                   \
+    X(PLAIN, dns_answer, WIRE_DNS_ANSWER, NO_RULE)                                                 \
     X(PLAIN, hook_ask, WIRE_HOOK_ASK, NO_RULE)                                                     \
     X(PLAIN, hook_events, WIRE_HOOK_EVENTS, NO_RULE)                                               \
     X(PLAIN, hook_done, WIRE_HOOK_DONE, NO_RULE)                                                   \
@@ -366,6 +391,8 @@
     X(FD, answer, WIRE_ANSWER, NO_RULE)                                                            \
     X(PLAIN, auth, WIRE_AUTH, NO_RULE)                                                             \
     X(PLAIN, auth_answer, WIRE_AUTH_ANSWER, auth_answer_holds)                                     \
+    X(PLAIN, auth_check, WIRE_AUTH_CHECK, NO_RULE)                                                 \
+    X(PLAIN, auth_key, WIRE_AUTH_KEY, auth_key_holds)                                              \
     X(FD, auth_connected, WIRE_AUTH_CONNECTED, NO_RULE)
 
 #endif

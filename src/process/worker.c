@@ -42,14 +42,14 @@ void worker_fini(struct worker *w)
     event_free(w->tick);
 }
 
-/* A second page would be as good as the first, but a queue process has only one. */
+/* Takes the page of the lease; a queue process sends only one. */
 static bool take_lease(struct worker *w, const struct frame *frame)
 {
     if (frame->fd < 0) {
         return false;
     }
     if (lease_page_exists(&w->lease) || !wire_get_empty(frame->body)) {
-        (void)close(frame->fd); /* of no use */
+        (void)close(frame->fd); /* not used */
         return false;
     }
     return lease_page_take(frame->fd, &w->lease);
@@ -86,7 +86,7 @@ static void on_queue(void *arg, struct channel *ch)
 void worker_peer(struct worker *w, const struct wire_peer *peer, int fd)
 {
     if (peer->role != ROLE_QUEUE) {
-        (void)close(fd); /* no other process sends us frames */
+        (void)close(fd); /* only queue sends us frames */
         return;
     }
     if (w->queue != NULL) {
@@ -114,7 +114,7 @@ void worker_tick(struct worker *w, bool often)
 void worker_exit(struct worker *w)
 {
     if (w->queue != NULL) {
-        (void)channel_drain(w->queue, DRAIN_MS); /* or queue finds out by itself */
+        (void)channel_drain(w->queue, DRAIN_MS); /* otherwise queue detects the end */
     }
     role_exit(w->role, EX_OK);
 }

@@ -1,7 +1,7 @@
 /*
- * What the processes that deliver for the queue (deliver, local, agents) have in common: their
- * channel to it, which is lost when the queue process ends or sends a frame that does not decode,
- * and comes anew as a peer; the lease that it delivers under; and their graceful shutdown.
+ * The common part of the processes that deliver for the queue process (deliver, local, agents): the
+ * channel to it, the lease, and graceful shutdown. The channel is lost when the queue process ends
+ * or sends a frame that does not decode; a new one arrives as a peer.
  */
 #ifndef PROCESS_WORKER_H
 #define PROCESS_WORKER_H
@@ -17,42 +17,45 @@
 struct event;
 
 struct worker_ops {
-    /* What the queue wants. False: it does not decode, and the channel is closed. */
+    /* Handles a frame of the queue process. Returns false if it does not decode; then the channel
+     * is closed. */
     bool (*frame)(void *arg, const struct frame *frame);
 
-    /* The queue is gone, worker->queue NULL already: it will want anew what it has no result of. */
+    /* Handles the loss of the queue process, which will repeat deliveries without a result;
+     * worker->queue is NULL. */
     void (*lost)(void *arg);
 };
 
-/* Only `queue`, `lease` and `stop_at` are for others to read. */
+/* Only `queue`, `lease` and `stop_at` may be read outside worker.c. */
 struct worker {
-    struct channel *queue;   /* NULL: the queue process is gone for the moment */
-    struct lease_page lease; /* of what that queue process hands out; ends with the channel, after
-                                `lost` */
-    struct mono stop_at;     /* what is under way then is cut off; us 0: not stopping */
+    struct channel *queue; /* NULL: the queue process is gone */
+    /* lease for deliveries of that queue process; ends with the channel, after `lost` */
+    struct lease_page lease;
+    struct mono stop_at; /* time when active deliveries are cut off; us 0: not stopping */
     struct role *role;
     const struct worker_ops *ops;
     void *arg;
     struct event *tick;
 };
 
-/* `role`, `ops` and `arg` are borrowed until worker_fini. */
+/* Initializes a worker; `role`, `ops` and `arg` are borrowed until worker_fini. */
 void worker_init(struct worker *w, struct role *role, const struct worker_ops *ops, void *arg);
 
-/* The queue counts as lost. */
+/* Frees a worker; the queue process counts as lost. */
 void worker_fini(struct worker *w);
 
-/* As role_ops.peer: the queue is taken, and any other process is turned away. */
+/* Implements role_ops.peer: takes the channel to the queue process, and closes one to any other
+ * process. */
 void worker_peer(struct worker *w, const struct wire_peer *peer, int fd);
 
-/* The process is to end, `patience_us` from now at the latest. */
+/* Begins the shutdown, which ends after `patience_us` at the latest. */
 void worker_stop(struct worker *w, int64_t patience_us);
 
-/* At the end of a turn: have turns often, or when something happens. While the process is stopping
- * they are often. */
+/* Ends a turn. `often`: turns must follow frequently, not only after events. During shutdown turns
+ * are always frequent. */
 void worker_tick(struct worker *w, bool often);
 
-/* Stopping, and nothing is left to do: the last results go out, and the process ends. */
+/* Ends the process after a shutdown: sends the last results. */
 void worker_exit(struct worker *w);
 
 #endif
