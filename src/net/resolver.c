@@ -1,18 +1,17 @@
 /*
  * The life of a query:
  *
- *   ASKED --libunbound's callback--> ANSWERED --the loop--> done() called, freed
- *     |                                  |
- *     +--cancel, timeout--> ABANDONED    +--cancel--> freed by the loop
- *                               |
- *                               +--libunbound's callback--> freed
+ *   ASKED --answer--> ANSWERED --the loop--> done() called, freed
+ *     |                   |
+ *     |                   +--cancel--> freed by the loop
+ *     +--cancel, timeout--> ABANDONED --libunbound's callback--> freed
  *
- * libunbound may call back from within ub_resolve_event (cache, hosts file); ANSWERED keeps that
- * from reaching the owner too early. An abandoned query is kept until libunbound lets go of it.
+ * libunbound may call back from within ub_resolve_event (cache, hosts file). The state ANSWERED
+ * delays that answer until the loop runs. A query that libunbound has is kept until the callback; a
+ * query to the resolve process is freed when it is abandoned (dns_link.h).
  */
 #include "resolver.h"
 
-#include <errno.h>
 #include <event2/event.h>
 #include <string.h>
 #include <sys/queue.h>
@@ -20,36 +19,45 @@
 #include <unbound.h>
 
 #include "check.h"
+#include "dns_link.h"
 #include "mem.h"
+#include "role.h"
+#include "wire.h"
 
 #define RCODE_OK   0
 #define RCODE_NONE 3
-/* A packet beyond this is refused; 64 KiB is what DNS can carry. */
+/* Largest packet that is accepted, the limit of DNS. */
 #define PACKET_MAX  65535
 #define HEADER_SIZE 12
-#define ANCHOR_MAX  4096 /* a record in text form */
-/* Sockets for questions; more questions wait inside the library. */
-#define SOCKETS "256"
+
+_Static_assert(PACKET_MAX == WIRE_PACKET_MAX, "fits");
 
 enum query_state { QUERY_ASKED, QUERY_ANSWERED, QUERY_ABANDONED };
 
 struct resolver_query {
     struct resolver *resolver;
-    resolver_done *done; /* NULL: the caller has given up */
+    char *name; /* owned */
+    enum resolver_type type;
+    struct dns_link_query *linked; /* ASKED, of a resolver with a link */
+    resolver_done *done;           /* NULL: cancelled */
     void *arg;
     struct event *timeout;
     char *packet; /* owned */
     size_t packet_len;
     enum query_state state;
-    bool overdue; /* its time has passed; the sockets are looked at once more */
+    bool overdue; /* the timeout has passed; the sockets are read once more */
     enum resolver_outcome outcome;
     bool secure;
-    char *bogus;                      /* owned; NULL: it is not */
-    TAILQ_ENTRY(resolver_query) next; /* in asked or answered */
+    char *bogus;                      /* owned; NULL: not bogus */
+    TAILQ_ENTRY(resolver_query) next; /* member of `asked` or `answered` */
 };
 
 struct resolver {
+    struct dns_link *link; /* NULL: there is a context */
+    bool prove;            /* for `link` */
     struct ub_ctx *context;
+    bool closing;       /* the context ends: libunbound calls back for each of its queries */
+    struct buf made_of; /* sources of the context, one after the other */
     struct event_base *base;
     struct event *answer_event;
     const struct timeval *timeout;
@@ -61,12 +69,13 @@ static void query_free(struct resolver_query *q)
     if (q->timeout != NULL) {
         event_free(q->timeout);
     }
+    mem_free(q->name);
     mem_free(q->packet);
     mem_free(q->bogus);
     mem_free(q);
 }
 
-/* The owner will hear of it in a moment. */
+/* Sets the result; the loop passes it to the owner soon. */
 static void set_answered(struct resolver_query *q, enum resolver_outcome outcome)
 {
     struct resolver *r = q->resolver;
@@ -78,13 +87,14 @@ static void set_answered(struct resolver_query *q, enum resolver_outcome outcome
     event_active(r->answer_event, EV_TIMEOUT, 0);
 }
 
-static void keep_packet(struct resolver_query *q, const void *packet, int packet_len)
+static void keep_packet(struct resolver_query *q, const void *packet, size_t packet_len)
 {
-    q->packet = mem_copy(packet, (size_t)packet_len);
-    q->packet_len = (size_t)packet_len;
+    q->packet = mem_copy(packet, packet_len);
+    q->packet_len = packet_len;
 }
 
-/* `rcode` tells of the library's own trouble; what the name server said stands in the packet. */
+/* Returns the outcome. `rcode` shows a failure of the library; the name server's reply code is in
+ * the packet. */
 static enum resolver_outcome take_packet(struct resolver_query *q, int rcode, const void *packet,
                                          int packet_len)
 {
@@ -96,14 +106,14 @@ static enum resolver_outcome take_packet(struct resolver_query *q, int rcode, co
         return RESOLVER_AGAIN;
     }
     if (usable && (rcode == RCODE_OK || rcode == RCODE_NONE)) {
-        keep_packet(q, packet, packet_len);
+        keep_packet(q, packet, (size_t)packet_len);
     }
     return rcode == RCODE_OK     ? RESOLVER_ANSWER
            : rcode == RCODE_NONE ? RESOLVER_NO_NAME
                                  : RESOLVER_AGAIN;
 }
 
-/* libunbound's words for how far an answer is to be believed. */
+/* Values of libunbound for the security of an answer. */
 enum { UNBOUND_INSECURE = 0, UNBOUND_BOGUS = 1, UNBOUND_SECURE = 2 };
 
 static void on_unbound(void *arg, int rcode, void *packet, int packet_len, int secure,
@@ -112,6 +122,9 @@ static void on_unbound(void *arg, int rcode, void *packet, int packet_len, int s
     struct resolver_query *q = arg;
 
     (void)was_ratelimited;
+    if (q->resolver->closing) {
+        return;
+    }
     if (q->state == QUERY_ABANDONED) {
         TAILQ_REMOVE(&q->resolver->asked, q, next);
         query_free(q);
@@ -124,6 +137,26 @@ static void on_unbound(void *arg, int rcode, void *packet, int packet_len, int s
     }
     q->secure = secure == UNBOUND_SECURE;
     set_answered(q, take_packet(q, rcode, packet, packet_len));
+}
+
+static void on_linked(void *arg, const struct wire_dns_answer *m)
+{
+    struct resolver_query *q = arg;
+
+    q->linked = NULL;
+    q->secure = m->secure;
+    if (m->bogus.len > 0) {
+        q->bogus = mem_copy(m->bogus.ptr, m->bogus.len);
+    }
+    if (m->packet.len > 0) {
+        keep_packet(q, m->packet.ptr, m->packet.len);
+    }
+    if (m->outcome == RESOLVER_NO_NAME ||
+        (m->outcome == RESOLVER_ANSWER && q->packet_len >= HEADER_SIZE)) {
+        set_answered(q, (enum resolver_outcome)m->outcome);
+    } else {
+        set_answered(q, RESOLVER_AGAIN);
+    }
 }
 
 static void on_answers(evutil_socket_t fd, short what, void *arg)
@@ -147,6 +180,19 @@ static void on_answers(evutil_socket_t fd, short what, void *arg)
     }
 }
 
+/* Drops a query in QUERY_ASKED; frees it unless libunbound has it. */
+static void abandon(struct resolver_query *q)
+{
+    q->done = NULL;
+    if (q->linked == NULL) {
+        q->state = QUERY_ABANDONED;
+        return;
+    }
+    dns_link_cancel(q->linked);
+    TAILQ_REMOVE(&q->resolver->asked, q, next);
+    query_free(q);
+}
+
 static void on_timeout(evutil_socket_t fd, short what, void *arg)
 {
     static const struct timeval at_once;
@@ -155,16 +201,28 @@ static void on_timeout(evutil_socket_t fd, short what, void *arg)
     (void)fd;
     (void)what;
     if (q->state == QUERY_ASKED && !q->overdue) {
-        /* The loop looks at the sockets before it comes back: an answer that has come while this
+        /* The loop reads the sockets before the next call: an answer that arrived while this
          * process stood still counts. */
         q->overdue = true;
         CHECK(event_add(q->timeout, &at_once) == 0);
     } else if (q->state == QUERY_ASKED) {
         resolver_done *done = q->done;
+        void *owner = q->arg;
 
-        q->state = QUERY_ABANDONED;
-        q->done = NULL;
-        done(q->arg, &(struct resolver_answer){.outcome = RESOLVER_AGAIN});
+        abandon(q);
+        done(owner, &(struct resolver_answer){.outcome = RESOLVER_AGAIN});
+    }
+}
+
+static void ask(struct resolver_query *q)
+{
+    struct resolver *r = q->resolver;
+
+    TAILQ_INSERT_TAIL(&r->asked, q, next);
+    if (r->link != NULL) {
+        q->linked = dns_link_ask(r->link, slice_string(q->name), q->type, r->prove, on_linked, q);
+    } else if (ub_resolve_event(r->context, q->name, (int)q->type, 1, q, on_unbound, NULL) != 0) {
+        set_answered(q, RESOLVER_AGAIN);
     }
 }
 
@@ -172,20 +230,17 @@ struct resolver_query *resolver_ask(struct resolver *r, struct slice name, enum 
                                     resolver_done *done, void *arg)
 {
     struct resolver_query *q = mem_new(sizeof *q);
-    char *copy = mem_copy(name.ptr, name.len);
 
     q->resolver = r;
+    q->name = mem_copy(name.ptr, name.len);
+    q->type = type;
     q->done = done;
     q->arg = arg;
     q->state = QUERY_ASKED;
-    TAILQ_INSERT_TAIL(&r->asked, q, next);
     q->timeout = event_new(r->base, -1, 0, on_timeout, q);
     CHECK(q->timeout != NULL);
     CHECK(event_add(q->timeout, r->timeout) == 0);
-    if (ub_resolve_event(r->context, copy, (int)type, 1, q, on_unbound, NULL) != 0) {
-        set_answered(q, RESOLVER_AGAIN);
-    }
-    mem_free(copy);
+    ask(q);
     return q;
 }
 
@@ -194,142 +249,34 @@ void resolver_cancel(struct resolver_query *q)
     if (q == NULL) {
         return;
     }
-    q->done = NULL;
     if (q->state == QUERY_ASKED) {
-        q->state = QUERY_ABANDONED;
+        abandon(q);
+    } else {
+        q->done = NULL;
     }
 }
 
-/* "127.0.0.1:53" and "[::1]:53" as libunbound writes it, "127.0.0.1@53". */
-static bool add_server(struct ub_ctx *context, struct slice server)
+static void put_source(struct buf *out, struct slice text)
 {
-    char text[64];
-    struct slice port = slice_of("", 0);
-    struct buf b;
-    bool ok;
-
-    if (slice_starts(server, SLICE("["))) {
-        server = slice_skip(server, 1);
-        port = server;
-        server = slice_cut(&port, ']');
-        port = slice_starts(port, SLICE(":")) ? slice_skip(port, 1) : slice_of("", 0);
-    } else if (slice_find(server, ':') == slice_find_last(server, ':')) {
-        port = server;
-        server = slice_cut(&port, ':');
-    }
-    buf_init(&b, sizeof text - 1);
-    ok =
-        buf_addf(&b, "%.*s%s%.*s", SLICE_ARGS(server), port.len > 0 ? "@" : "", SLICE_ARGS(port)) &&
-        ub_ctx_set_fwd(context, buf_cstr(&b)) == 0;
-    buf_fini(&b);
-    return ok;
+    CHECK(buf_addf(out, "%zu:", text.len) && buf_add(out, text));
 }
 
-static bool set_options(struct ub_ctx *context)
+/* Appends all sources of a context. */
+static void put_sources(struct buf *out, const struct dns_sources *s)
 {
-    static const char *const options[][2] = {
-        {"do-not-query-localhost:", "no"},    {"outgoing-range:", SOCKETS},
-        {"unblock-lan-zones:", "yes"}, /* inside a site 10.in-addr.arpa and the like are real */
-        {"local-zone:", "test. transparent"}, {"local-zone:", "home.arpa. transparent"},
-    };
-
-    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
-        if (ub_ctx_set_option(context, options[i][0], options[i][1]) != 0) {
-            return false;
-        }
+    buf_init(out, CHANNEL_BODY_MAX * 2ul); /* they fit in one frame */
+    for (size_t i = 0; i < s->count; i++) {
+        put_source(out, slice_string(s->servers[i]));
     }
-    return true;
+    put_source(out, s->count > 0 ? SLICE("") : s->resolv_conf);
+    put_source(out, s->hosts);
+    put_source(out, s->anchors);
 }
 
-static const char no_records[] = "no DS or DNSKEY record is in it";
-
-/* One record in a line; what follows a semicolon is a comment. */
-static bool add_anchors(struct ub_ctx *context, struct slice anchors, struct buf *ret_error)
+static struct resolver *new_resolver(struct event_base *base)
 {
-    unsigned number = 0, records = 0;
-
-    while (anchors.len > 0) {
-        struct slice line = slice_cut(&anchors, '\n');
-        char *text;
-        int rc = 0;
-
-        number++;
-        line = slice_trim(slice_cut(&line, ';'));
-        if (line.len > ANCHOR_MAX) {
-            (void)buf_addf(ret_error, "line %u is too long for a record", number);
-            return false;
-        }
-        if (line.len > 0) {
-            text = mem_copy(line.ptr, line.len);
-            rc = ub_ctx_add_ta(context, text);
-            mem_free(text);
-            records++;
-        }
-        if (rc != 0) {
-            (void)buf_addf(ret_error, "line %u: %s", number, ub_strerror(rc));
-            return false;
-        }
-    }
-    if (number > 0 && records == 0) { /* then nothing would be proven, and all be believed */
-        (void)buf_add_string(ret_error, no_records);
-        return false;
-    }
-    return true;
-}
-
-static bool configure(struct resolver *r, const char *const *servers, size_t count,
-                      struct slice anchors, struct buf *ret_error)
-{
-    /* Without anchors answers are used, not proven. */
-    const char *modules = anchors.len > 0 ? "validator iterator" : "iterator";
-    int rc;
-
-    if (!set_options(r->context) || ub_ctx_set_option(r->context, "module-config:", modules) != 0) {
-        (void)buf_add_string(ret_error, "libunbound does not know one of its options");
-        return false;
-    }
-    if (!add_anchors(r->context, anchors, ret_error)) {
-        return false;
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (!add_server(r->context, slice_string(servers[i]))) {
-            (void)buf_addf(ret_error, "bad name server \"%s\"", servers[i]);
-            return false;
-        }
-    }
-    /* Without resolv.conf the library asks the root servers. */
-    rc = count > 0 ? 0 : ub_ctx_resolvconf(r->context, NULL);
-    if (rc != 0 && rc != UB_READFILE) {
-        (void)buf_addf(ret_error, "resolv.conf: %s", ub_strerror(rc));
-        return false;
-    }
-    rc = ub_ctx_hosts(r->context, NULL);
-    if (rc != 0 && rc != UB_READFILE) {
-        (void)buf_addf(ret_error, "hosts: %s", ub_strerror(rc));
-        return false;
-    }
-    return true;
-}
-
-/* The library sets itself up at the first question, which must be before confinement. */
-static void on_warm(void *arg, int rcode, void *packet, int packet_len, int secure, char *why_bogus,
-                    int was_ratelimited)
-{
-    (void)arg;
-    (void)rcode;
-    (void)packet;
-    (void)packet_len;
-    (void)secure;
-    (void)why_bogus;
-    (void)was_ratelimited;
-}
-
-static struct resolver *open_resolver(struct event_base *base, const char *const *servers,
-                                      size_t count, struct slice anchors, bool quiet,
-                                      struct buf *ret_error)
-{
+    const struct timeval timeout = {.tv_sec = RESOLVER_TIMEOUT_US / US_PER_S};
     struct resolver *r = mem_new(sizeof *r);
-    struct timeval timeout = {.tv_sec = RESOLVER_TIMEOUT_US / US_PER_S};
 
     r->base = base;
     TAILQ_INIT(&r->asked);
@@ -338,28 +285,86 @@ static struct resolver *open_resolver(struct event_base *base, const char *const
     CHECK(r->answer_event != NULL);
     r->timeout = event_base_init_common_timeout(base, &timeout);
     CHECK(r->timeout != NULL);
-    r->context = ub_ctx_create_event(base);
-    if (r->context != NULL && quiet) {
-        CHECK(ub_ctx_debugout(r->context, NULL) == 0); /* it writes to standard error by itself */
-    }
-    if (r->context == NULL) {
-        (void)buf_add_string(ret_error, "libunbound cannot use this event loop");
-    } else if (configure(r, servers, count, anchors, ret_error)) {
-        int rc = ub_resolve_event(r->context, "localhost", RESOLVER_A, 1, NULL, on_warm, NULL);
-
-        if (rc == 0) {
-            return r;
-        }
-        (void)buf_addf(ret_error, "libunbound: %s", ub_strerror(rc));
-    }
-    resolver_free(r);
-    return NULL;
+    return r;
 }
 
-struct resolver *resolver_new(struct event_base *base, const char *const *servers, size_t count,
-                              struct slice anchors, struct buf *ret_error)
+struct resolver *resolver_new(struct event_base *base, const struct dns_sources *sources,
+                              struct buf *ret_error)
 {
-    return open_resolver(base, servers, count, anchors, false, ret_error);
+    struct ub_ctx *context = dns_context_new(base, sources, false, ret_error);
+    struct resolver *r;
+
+    if (context == NULL) {
+        return NULL;
+    }
+    r = new_resolver(base);
+    r->context = context;
+    put_sources(&r->made_of, sources);
+    return r;
+}
+
+struct resolver *resolver_over(struct event_base *base, struct dns_link *link, bool prove)
+{
+    struct resolver *r = new_resolver(base);
+
+    r->link = link;
+    r->prove = prove;
+    return r;
+}
+
+/* Are these the sources of the resolver's context? */
+static bool is_made_of(const struct resolver *r, const struct dns_sources *sources)
+{
+    struct buf made_of;
+    bool same;
+
+    put_sources(&made_of, sources);
+    same = slice_equal(buf_slice(&made_of), buf_slice(&r->made_of));
+    buf_fini(&made_of);
+    return same;
+}
+
+bool resolver_renew(struct resolver *r, const struct dns_sources *sources, struct buf *ret_error)
+{
+    struct queries asked = TAILQ_HEAD_INITIALIZER(asked);
+    struct resolver_query *q;
+    struct ub_ctx *context;
+
+    CHECK(r->link == NULL);
+    if (is_made_of(r, sources)) {
+        return true;
+    }
+    context = dns_context_new(r->base, sources, false, ret_error);
+    if (context == NULL) {
+        return false;
+    }
+    r->closing = true;
+    ub_ctx_delete(r->context);
+    r->closing = false;
+    r->context = context;
+    buf_fini(&r->made_of);
+    put_sources(&r->made_of, sources);
+    TAILQ_CONCAT(&asked, &r->asked, next);
+    while ((q = TAILQ_FIRST(&asked)) != NULL) {
+        TAILQ_REMOVE(&asked, q, next);
+        if (q->state == QUERY_ABANDONED) {
+            query_free(q);
+        } else {
+            ask(q);
+        }
+    }
+    return true;
+}
+
+struct dns_sources resolver_sources_of(const struct role *role, struct slice anchors)
+{
+    return (struct dns_sources){
+        .servers = role->conf->smtp_dns_server.items,
+        .count = role->conf->smtp_dns_server.count,
+        .resolv_conf = role_file(role, SLICE(DNS_RESOLV_CONF_PATH)),
+        .hosts = role_file(role, SLICE(DNS_HOSTS_PATH)),
+        .anchors = anchors,
+    };
 }
 
 void resolver_free(struct resolver *r)
@@ -369,10 +374,12 @@ void resolver_free(struct resolver *r)
     if (r == NULL) {
         return;
     }
+    r->closing = true;
     if (r->context != NULL) {
         ub_ctx_delete(r->context);
     }
     while ((q = TAILQ_FIRST(&r->asked)) != NULL) {
+        dns_link_cancel(q->linked);
         TAILQ_REMOVE(&r->asked, q, next);
         query_free(q);
     }
@@ -381,41 +388,6 @@ void resolver_free(struct resolver *r)
         query_free(q);
     }
     event_free(r->answer_event);
+    buf_fini(&r->made_of);
     mem_free(r);
-}
-
-/* The library reads an anchor when it sets itself up, and does not say which one was wrong: so each
- * line is tried alone. */
-bool resolver_anchors_ok(struct slice anchors, struct buf *ret_error)
-{
-    static const char *const nowhere[] = {"127.0.0.1:9"};
-    struct event_base *base = event_base_new();
-    unsigned number = 0, records = 0;
-    bool ok = true;
-
-    CHECK(base != NULL);
-    while (ok && anchors.len > 0) {
-        struct slice line = slice_cut(&anchors, '\n'), text = line;
-        struct resolver *r;
-        struct buf why;
-
-        number++;
-        if (slice_trim(slice_cut(&text, ';')).len == 0) {
-            continue;
-        }
-        records++;
-        buf_init(&why, ANCHOR_MAX);
-        r = open_resolver(base, nowhere, 1, line, true, &why);
-        ok = r != NULL;
-        resolver_free(r);
-        buf_fini(&why);
-    }
-    event_base_free(base);
-    if (!ok) {
-        (void)buf_addf(ret_error, "line %u: expected a DS or DNSKEY record", number);
-    } else if (records == 0) {
-        (void)buf_add_string(ret_error, no_records);
-        ok = false;
-    }
-    return ok;
 }

@@ -1,24 +1,32 @@
 /*
- * DNS questions, asked without waiting: the adapter to libunbound.
+ * DNS queries that do not block, in two ways:
  *
- * libunbound resolves inside this process's event loop (ub_resolve_event): no thread, no helper
- * process, so a confined process stays what it is. Cache, retransmission, name server selection and
- * TCP are its own. resolv.conf and hosts are read in resolver_new, before confinement; names in
- * hosts are answered from there.
+ *   resolver_new   asks name servers, with libunbound, which resolves inside this process's event
+ *                  loop (ub_resolve_event), without a thread or helper process. It has its own
+ *                  cache, retransmission, selection of name servers, and TCP. It gets the texts of
+ *                  resolv.conf and hosts, because a confined process reads no files, and answers
+ *                  names in hosts from there. Without a name server in resolv.conf it queries
+ *                  127.0.0.1, as the C library does, and never the root servers.
+ *   resolver_over  asks the resolve process (net/resolve.c), for processes that must not send to
+ *                  name servers themselves (process/confine.c).
  *
- * Answers come as DNS packets, from the loop, never from within resolver_ask. A question is
- * answered as RESOLVER_AGAIN at the latest after RESOLVER_TIMEOUT_US.
+ * Answers are DNS packets and arrive from the loop, never within resolver_ask. Each query is
+ * answered within RESOLVER_TIMEOUT_US, if necessary with RESOLVER_AGAIN.
  */
 #ifndef NET_RESOLVER_H
 #define NET_RESOLVER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "buf.h"
+#include "dns_context.h"
 #include "slice.h"
 #include "times.h"
 
+struct dns_link;
 struct event_base;
+struct role;
 struct resolver;
 struct resolver_query;
 
@@ -34,41 +42,49 @@ enum resolver_type {
 };
 
 enum resolver_outcome {
-    RESOLVER_ANSWER,  /* the name exists; the packet tells whether there are such records */
+    RESOLVER_ANSWER,  /* the name exists; the packet may have records of the type */
     RESOLVER_NO_NAME, /* the name does not exist */
-    RESOLVER_AGAIN,   /* no server that knows could be asked, or the answer is bogus */
+    RESOLVER_AGAIN,   /* no server could answer, or the answer is bogus */
 };
 
-/* What has come of a question; lasts for the call. */
+/* The result of a query; lasts for the call. */
 struct resolver_answer {
     enum resolver_outcome outcome;
-    struct slice packet; /* of RESOLVER_ANSWER, and of RESOLVER_NO_NAME if there is one */
-    bool secure;         /* signatures prove all of it, from a trust anchor on; that there is no
-                            such name or record, too */
-    const char *bogus;   /* of RESOLVER_AGAIN: its signatures are wrong, and how; else NULL */
+    struct slice packet; /* for RESOLVER_ANSWER; for RESOLVER_NO_NAME if there is one */
+    /* signatures from a trust anchor prove the whole answer, even that a name or record does not
+     * exist */
+    bool secure;
+    const char *bogus; /* for RESOLVER_AGAIN: the fault of wrong signatures; else NULL */
 };
 
 typedef void resolver_done(void *arg, const struct resolver_answer *answer);
 
-/* `servers` are "address:port", "[address]:port" or plain addresses; none: the system's
- * resolv.conf. `anchors` has DS or DNSKEY records, one in a line: then answers are validated, in
- * this process, and a server's own word for it (the AD bit) counts for nothing. Empty: they are
- * not, and none is secure. NULL with a text in *ret_error when that does not work. */
-struct resolver *resolver_new(struct event_base *base, const char *const *servers, size_t count,
-                              struct slice anchors, struct buf *ret_error);
+/* Returns the sources from the configuration of a process, with these anchors. */
+struct dns_sources resolver_sources_of(const struct role *role, struct slice anchors);
 
-/* Can these be trust anchors? If not a text is appended to *ret_error. */
-bool resolver_anchors_ok(struct slice anchors, struct buf *ret_error);
+/* Makes a resolver that queries name servers. Returns NULL and a text in *ret_error on a
+ * failure. */
+struct resolver *resolver_new(struct event_base *base, const struct dns_sources *sources,
+                              struct buf *ret_error);
 
-/* Questions under way are forgotten. NULL is fine. */
+/* Makes a resolver whose queries the resolve process answers; `link` must outlive it. `prove`:
+ * answers are validated, where there is a trust anchor; otherwise none is secure. */
+struct resolver *resolver_over(struct event_base *base, struct dns_link *link, bool prove);
+
+/* Changes a resolver of resolver_new to other sources: empties the cache and repeats queries in
+ * flight. Does nothing if the sources are equal. Returns false and a text in *ret_error if the new
+ * sources do not work; then the previous ones stay. A resolver_done must not call it. */
+bool resolver_renew(struct resolver *r, const struct dns_sources *sources, struct buf *ret_error);
+
+/* Frees a resolver; drops its queries. NULL is fine. */
 void resolver_free(struct resolver *r);
 
-/* Ask. `name` is as dns_name_valid wants it. `done` gets the outcome once; the packet lasts for
- * the call. */
+/* Sends a query for a name that dns_name_valid accepts. Calls `done` once with the result; the
+ * packet lasts for the call. */
 struct resolver_query *resolver_ask(struct resolver *r, struct slice name, enum resolver_type type,
                                     resolver_done *done, void *arg);
 
-/* `done` has not been called, and will not be. NULL is fine. */
+/* Cancels a query whose `done` was not called; `done` will not be called. NULL is fine. */
 void resolver_cancel(struct resolver_query *q);
 
 #endif

@@ -17,36 +17,36 @@
 #include "mem.h"
 
 /*
- * Deadlines. A session moves its deadline with every command, nearly always further away, and it
- * nearly never comes. So a stream in the heap is sorted by `heap_at`, which may be earlier than its
- * deadline and never later: moving the deadline away writes one word. When heap_at comes, the
- * stream is either due or sorted in again. The same holds between the heap and the libevent timer.
+ * Deadlines. A session moves its deadline with each command, nearly always to a later time, and a
+ * deadline is rarely reached. So a stream in the heap is sorted by `heap_at`, which may be earlier
+ * than its deadline but never later: a later deadline costs one write to memory. At heap_at the
+ * stream is either due or sorted again. The libevent timer relates to the heap in the same way.
  */
 
 /*
- * A deadline is judged only after the sockets were asked and had nothing. This process may have
- * been stopped, or busy, while the peer did its part in time: to call that a timeout would repeat a
- * delivery that was confirmed. So a stream that is due waits for another turn of the loop, which
- * looks at all sockets and channels first, and goes on to wait while its own socket is ready.
+ * A deadline counts only after the sockets were read and had no input. This process may have been
+ * stopped or busy while the peer was in time; a timeout would then repeat a confirmed delivery. So
+ * a due stream waits for another turn of the loop, which first reads all sockets and channels, and
+ * waits on while its own socket is ready.
  */
 
-/* Streams looked at per wake-up of the timer; the rest follows in the next turn. */
+/* Streams checked per call of the timer; the others follow in the next turn. */
 #define DEADLINES_PER_TURN 1000
-/* So many turns it may wait: they take what a socket's buffer holds, and a peer that never stops to
- * send gains no time. */
+/* Turns that a due stream may wait: enough to read a full socket buffer, and a limit for a peer
+ * that never stops sending. */
 #define LATE_TURNS_MAX 128
 
 _Static_assert(STREAM_INPUT_MAX < STREAM_READ_MAX, "there is room to receive before input is full");
 
 struct streams {
     struct event_base *base;
-    struct heap deadlines; /* of struct stream */
+    struct heap deadlines; /* elements: struct stream */
     struct event timer;
     struct mono timer_at;   /* MONO_NEVER: not armed */
-    struct stream *current; /* in whose callback we are; NULL once it is freed there */
+    struct stream *current; /* stream whose callback runs; NULL after it was freed there */
     bool in_callback;
     LIST_HEAD(late_streams, stream) late;
-    LIST_HEAD(, stream) finishing; /* ours since stream_finish */
+    LIST_HEAD(, stream) finishing; /* streams in stream_finish */
     size_t finishing_count, finishing_max;
     char space[STREAM_READ_MAX];
 };
@@ -64,20 +64,20 @@ struct stream {
     bool read_armed;
     bool write_armed;
     bool paused;
-    bool watching;       /* while paused: see stream_pause_watching */
-    bool ended;          /* the peer has */
-    bool untold;         /* broken, and the owner does not know yet */
-    bool send_waits;     /* the owner is to get STREAM_WRITABLE */
-    bool receive_waits;  /* TLS has to write before it can read on */
-    bool receive_again;  /* TLS has more to report than bytes, without the socket being readable */
+    bool watching;       /* paused by stream_pause_watching */
+    bool ended;          /* the peer sends no more */
+    bool untold;         /* broken, but the owner has no event yet */
+    bool send_waits;     /* the owner must get STREAM_WRITABLE */
+    bool receive_waits;  /* TLS must write before it can read */
+    bool receive_again;  /* TLS has an event without a readable socket */
     struct slice shared; /* input in streams->space, during the callback only */
-    struct buf in;       /* input that was left */
+    struct buf in;       /* unconsumed input */
     bool secret;         /* see stream_keep_secret */
     struct tls *tls;
     struct heap_node node;
     struct mono heap_at;
     struct mono deadline;
-    unsigned late_turns; /* since the deadline passed; 0: not in streams->late */
+    unsigned late_turns; /* turns since the deadline; 0: not in streams->late */
     LIST_ENTRY(stream) in_late;
     size_t finish_bytes;
     LIST_ENTRY(stream) next;
@@ -98,7 +98,7 @@ static struct stream *first_deadline(const struct streams *streams)
     return top == NULL ? NULL : CONTAINER_OF(top, struct stream, node);
 }
 
-/* See to it that the timer runs not later than the first deadline. */
+/* Starts the timer for the first deadline, unless it runs early enough. */
 static void arm_timer(struct streams *streams)
 {
     struct stream *first = first_deadline(streams);
@@ -127,7 +127,7 @@ void stream_set_deadline(struct stream *s, struct mono deadline)
     s->deadline = deadline;
     if (s->late_turns > 0) {
         if (mono_reached(deadline, clock_mono())) {
-            return; /* no time was gained */
+            return; /* the deadline has passed as well */
         }
         leave_late(s);
     }
@@ -148,7 +148,7 @@ void stream_set_deadline(struct stream *s, struct mono deadline)
 
 /* ---- calling the owner ---------------------------------------------------------------------- */
 
-/* True when the stream is still there afterwards. */
+/* Calls the owner. Returns true if the stream still exists afterwards. */
 static bool tell(struct stream *s, enum stream_event event)
 {
     struct streams *streams = s->streams;
@@ -179,7 +179,8 @@ static void arm_write(struct stream *s)
     }
 }
 
-/* The connection is lost; `error` 0 = TLS knows why. The owner hears of it from the loop. */
+/* Marks the connection as lost; the owner gets the event from the loop. `error` 0: TLS has the
+ * reason. */
 static void break_later(struct stream *s, int error)
 {
     s->failed_in = s->state;
@@ -195,7 +196,7 @@ static void break_now(struct stream *s, int error)
     break_later(s, error);
     CHECK(event_del(&s->write_event) == 0);
     s->untold = false;
-    (void)tell(s, STREAM_FAILED); /* whether it is still there no longer matters */
+    (void)tell(s, STREAM_FAILED); /* the stream may be freed */
 }
 
 static bool wants_input(const struct stream *s)
@@ -205,8 +206,8 @@ static bool wants_input(const struct stream *s)
             buf_len(&s->in) < STREAM_INPUT_MAX);
 }
 
-/* Begin to listen for input if it is wanted. Ending it is left to the next time input comes: a
- * pause is usually over before, and the two system calls are saved. */
+/* Starts reading if input is wanted. Reading stops only when input arrives: a pause is usually over
+ * before, which saves two system calls. */
 static void update_reading(struct stream *s)
 {
     if (!wants_input(s)) {
@@ -240,7 +241,7 @@ static enum receive_result receive_plain(struct stream *s, char *to, size_t size
     return n == 0 ? RECEIVE_END : RECEIVE_SOME;
 }
 
-/* Takes all records that are there, as far as they fit. */
+/* Reads all available records, as far as they fit. */
 static enum receive_result receive_tls(struct stream *s, char *to, size_t size, size_t *ret_len)
 {
     enum tls_result result;
@@ -284,7 +285,7 @@ static enum receive_result receive(struct stream *s, char *to, size_t size, size
     return s->tls == NULL ? receive_plain(s, to, size, ret_len) : receive_tls(s, to, size, ret_len);
 }
 
-/* Receive behind what is kept. */
+/* Receives input after the kept bytes. */
 static enum receive_result receive_more(struct stream *s)
 {
     size_t room = STREAM_READ_MAX - buf_len(&s->in);
@@ -306,7 +307,7 @@ static void keep_rest(struct stream *s)
 {
     if (s->shared.len > 0) {
         CHECK(buf_len(&s->in) == 0);
-        CHECK(buf_add(&s->in, s->shared)); /* STREAM_READ_MAX is the limit of both */
+        CHECK(buf_add(&s->in, s->shared)); /* STREAM_READ_MAX limits both */
     }
     s->shared = slice_of(NULL, 0);
 }
@@ -348,7 +349,7 @@ static void read_input(struct stream *s)
         s->ended = true;
         CHECK(event_del(&s->read_event) == 0);
         s->read_armed = false;
-        (void)tell(s, STREAM_END); /* nothing is left to do here in any case */
+        (void)tell(s, STREAM_END); /* the stream may be freed */
         return;
     case RECEIVE_ERROR:
         break_now(s, errno);
@@ -396,12 +397,12 @@ void stream_pause_watching(struct stream *s)
 
 /* ---- sending -------------------------------------------------------------------------------- */
 
-/* The peer may have said why before it closed (a server's last reply): save that, unless the owner
- * is looking at earlier input, which must stay where it is. */
+/* Handles an error of a send. The peer may have sent a reason before it closed (a server's last
+ * reply), which is kept, unless the owner uses earlier input, which must not move. */
 static void broken_by_send(struct stream *s, int error)
 {
     if (stream_input(s).len == 0 && wants_input(s)) {
-        (void)receive_more(s); /* whatever comes of it, the connection is lost */
+        (void)receive_more(s); /* the connection is lost anyway */
     }
     break_later(s, error);
 }
@@ -464,12 +465,12 @@ void stream_flush(struct stream *s, struct buf *out)
 void stream_end_output(struct stream *s)
 {
     if (s->state != STREAM_STATE_OPEN) {
-        return; /* it has ended otherwise */
+        return; /* it has already ended */
     }
     if (s->tls != NULL) {
         tls_shutdown(s->tls);
     }
-    (void)shutdown(s->fd, SHUT_WR); /* fails when the peer is gone, which reading will show */
+    (void)shutdown(s->fd, SHUT_WR); /* reading shows if the peer is gone */
 }
 
 /* ---- connecting, handshakes, events --------------------------------------------------------- */
@@ -557,7 +558,7 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
         }
         if (s->send_waits) {
             s->send_waits = false;
-            (void)tell(s, STREAM_WRITABLE); /* nothing is left to do here in any case */
+            (void)tell(s, STREAM_WRITABLE); /* the stream may be freed */
         }
         return;
     case STREAM_STATE_BROKEN:
@@ -569,7 +570,7 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
     }
 }
 
-/* Is the socket ready for something that the stream waits for? */
+/* Is the socket ready for an event that the stream waits for? */
 static bool is_ready(const struct stream *s)
 {
     bool reads = s->read_armed && !s->receive_waits && wants_input(s);
@@ -582,7 +583,7 @@ static bool is_ready(const struct stream *s)
            (reads && s->tls != NULL && (s->receive_again || tls_pending(s->tls)));
 }
 
-/* All sockets were asked since these became due. */
+/* Reports due deadlines of streams whose sockets were read since. */
 static void judge_late(struct streams *streams)
 {
     struct late_streams late = streams->late;
@@ -601,7 +602,7 @@ static void judge_late(struct streams *streams)
         }
         s->late_turns = 0;
         s->deadline = MONO_NEVER;
-        (void)tell(s, STREAM_DEADLINE); /* it is in no list, alive or not */
+        (void)tell(s, STREAM_DEADLINE); /* in no list; may be freed */
     }
 }
 
@@ -645,7 +646,7 @@ void stream_start_tls(struct stream *s, struct tls_context *context, const struc
     s->shared = slice_of(NULL, 0);
     buf_fini(&s->in);
     if (s->state != STREAM_STATE_OPEN) {
-        CHECK(s->state == STREAM_STATE_BROKEN); /* the owner is about to hear of it */
+        CHECK(s->state == STREAM_STATE_BROKEN); /* the owner will get STREAM_FAILED */
         return;
     }
     s->tls = peer == NULL ? tls_accept(context, s->fd) : tls_connect(context, s->fd, peer);
@@ -693,7 +694,7 @@ void streams_limit_finishing(struct streams *streams, size_t max)
 
 void streams_clock_moved(struct streams *streams)
 {
-    if (LIST_EMPTY(&streams->late)) { /* else the timer runs at once */
+    if (LIST_EMPTY(&streams->late)) { /* otherwise the timer runs at once */
         streams->timer_at = MONO_NEVER;
         arm_timer(streams);
     }
@@ -717,12 +718,12 @@ static struct stream *stream_make(struct streams *streams, int fd, stream_callba
     return s;
 }
 
-/* Requests and replies are small and go out whole, so there is nothing to wait for. */
+/* Disables the delay of small packets: requests and replies are complete when they are sent. */
 static void no_delay(int fd)
 {
     int on = 1;
 
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* no TCP: not needed */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* fails without TCP */
 }
 
 struct stream *stream_new(struct streams *streams, int fd, stream_callback *callback, void *arg)

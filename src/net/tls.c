@@ -16,9 +16,9 @@
 #include "mem.h"
 #include "printable.h"
 
-/* Certificates of one file: a system's collection of authorities has some 150. */
+/* Certificates of one file; a system's collection of authorities has some 150. */
 #define CERTIFICATES_MAX 1000
-/* Of the file SYSTEM_TRUST, which is an option of the build. */
+/* Bytes of the file SYSTEM_TRUST, which is an option of the build. */
 #define SYSTEM_TRUST_MAX (8u << 20)
 
 struct tls_context {
@@ -27,14 +27,14 @@ struct tls_context {
 
 struct tls {
     SSL *ssl;
-    char **names; /* owned: of tls_peer; none for a server or when any will do */
+    char **names; /* owned: names of tls_peer; none for a server or any name */
     size_t name_count;
-    bool dns_ids;  /* of tls_peer */
-    char *error;   /* NULL until it failed */
-    X509 *refused; /* owned: the certificate of the peer that verification refused; else NULL */
+    bool dns_ids;  /* copy of tls_peer's */
+    char *error;   /* NULL without a failure */
+    X509 *refused; /* owned: peer's certificate that verification refused; else NULL */
 };
 
-/* The oldest reason in OpenSSL's queue: later ones only say that what was under way failed, too. */
+/* Returns the oldest reason in OpenSSL's queue; later ones are consequences. */
 static const char *first_reason(void)
 {
     unsigned long code = ERR_get_error();
@@ -47,7 +47,7 @@ static const char *first_reason(void)
     return text == NULL ? "unknown TLS error" : text;
 }
 
-/* How names are compared with those of a certificate. */
+/* Returns the flags for comparing names with those of a certificate. */
 static unsigned name_flags(bool dns_ids)
 {
     return X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS |
@@ -61,7 +61,7 @@ static struct tls_context *context_new(const SSL_METHOD *method)
     struct tls_context *context = mem_new(sizeof *context);
     SSL_CTX *ctx = SSL_CTX_new(method);
 
-    CHECK(ctx != NULL); /* nothing from outside is involved: out of memory or a broken library */
+    CHECK(ctx != NULL); /* fails only without memory or with a broken library */
     CHECK(SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) == 1);
     (void)SSL_CTX_set_options(ctx, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION |
                                        SSL_OP_IGNORE_UNEXPECTED_EOF); /* returns the options */
@@ -69,7 +69,8 @@ static struct tls_context *context_new(const SSL_METHOD *method)
                                     SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER); /* returns the mode */
     /* One receive takes header and body of a record. */
     SSL_CTX_set_read_ahead(ctx, 1);
-    /* Servers resume by tickets, which cost them no memory; clients keep their connections. */
+    /* Servers resume sessions by tickets, which cost them no memory; clients keep their
+     * connections. */
     (void)SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF); /* returns the old mode */
     context->ctx = ctx;
     return context;
@@ -82,7 +83,7 @@ void tls_read_system_authorities(struct buf *ret_pem)
 
     buf_init(ret_pem, SYSTEM_TRUST_MAX);
     if (fd < 0) {
-        return; /* a system without authorities: no server can be verified, and logs will say so */
+        return; /* no authorities: no server can be verified, which the log will show */
     }
     while (n > 0) {
         char *room = buf_room(ret_pem, 65536);
@@ -111,11 +112,11 @@ void tls_context_free(struct tls_context *context)
     if (context == NULL) {
         return;
     }
-    SSL_CTX_free(context->ctx); /* each session holds a reference of its own */
+    SSL_CTX_free(context->ctx); /* each session has its own reference */
     mem_free(context);
 }
 
-/* Without this OpenSSL would ask the terminal for the password of an encrypted key. */
+/* Prevents OpenSSL from requesting the password of an encrypted key on the terminal. */
 static int no_password(char *to, int size, int for_writing, void *arg)
 {
     (void)to;
@@ -135,7 +136,8 @@ static BIO *bio_of(struct slice bytes)
     return bio;
 }
 
-/* The next certificate, or NULL at the end and (with an error in the queue) at a broken one. */
+/* Returns the next certificate, or NULL at the end, or at a broken one with an error in the
+ * queue. */
 static X509 *next_certificate(BIO *bio)
 {
     X509 *certificate = PEM_read_bio_X509_AUX(bio, NULL, no_password, NULL);
@@ -186,7 +188,7 @@ struct tls_context *tls_server_new(struct slice certificate, struct slice key,
     const char *what = NULL;
 
     ERR_clear_error();
-    /* Clients send passwords: OpenSSL keeps no copy of what it has decrypted. */
+    /* Clients send passwords: OpenSSL must not keep decrypted bytes. */
     (void)SSL_CTX_set_options(context->ctx, SSL_OP_CIPHER_SERVER_PREFERENCE |
                                                 SSL_OP_CLEANSE_PLAINTEXT); /* the options */
     (void)SSL_CTX_set_dh_auto(context->ctx, 1); /* cannot fail with this value */
@@ -198,7 +200,7 @@ struct tls_context *tls_server_new(struct slice certificate, struct slice key,
         what = "certificate and private key";
     }
     if (what != NULL) {
-        (void)buf_addf(ret_error, "%s: %s", what, first_reason()); /* cut where it is full */
+        (void)buf_addf(ret_error, "%s: %s", what, first_reason()); /* may be cut */
         tls_context_free(context);
         return NULL;
     }
@@ -213,7 +215,7 @@ struct tls_context *tls_client_new(struct slice authorities, struct buf *ret_err
     bool ok = true;
     size_t count = 0;
 
-    CHECK(SSL_CTX_dane_enable(context->ctx) == 1); /* allows it; sessions ask for it */
+    CHECK(SSL_CTX_dane_enable(context->ctx) == 1); /* permits DANE; sessions enable it */
     ERR_clear_error();
     while (ok && count < CERTIFICATES_MAX) {
         X509 *certificate = next_certificate(bio);
@@ -265,7 +267,7 @@ bool tls_is_address(const char *name)
 
 bool tls_record_usable(const struct tls_record *r)
 {
-    static const size_t lengths[] = {0, 32, 64}; /* of hashes */
+    static const size_t lengths[] = {0, 32, 64}; /* lengths of hashes */
     const unsigned char *at = (const unsigned char *)r->data.ptr;
     X509 *certificate;
     EVP_PKEY *key;
@@ -291,7 +293,8 @@ bool tls_record_usable(const struct tls_record *r)
     return ok && at == (const unsigned char *)r->data.ptr + r->data.len;
 }
 
-/* The first name replaces what was there, the others join it. An address stands alone. */
+/* Sets the expected names: the first replaces previous ones, others are added. An address must be
+ * the only name. */
 static void want_names(SSL *ssl, const struct tls_peer *peer, size_t from)
 {
     X509_VERIFY_PARAM *param = SSL_get0_param(ssl);
@@ -305,8 +308,8 @@ static void want_names(SSL *ssl, const struct tls_peer *peer, size_t from)
     }
 }
 
-/* A record that the library refuses after all is left out. False if none is left: the library would
- * then do without them. */
+/* Sets the TLSA records; skips those that the library refuses. Returns false if none is left,
+ * because the library would then ignore DANE. */
 static bool want_records(SSL *ssl, const struct tls_peer *peer)
 {
     bool some = false;
@@ -317,7 +320,7 @@ static bool want_records(SSL *ssl, const struct tls_peer *peer)
     for (size_t i = 0; i < peer->record_count; i++) {
         const struct tls_record *r = &peer->records[i];
 
-        CHECK(r->usage == 2 || r->usage == 3); /* others would be taken for what they are not */
+        CHECK(r->usage == 2 || r->usage == 3); /* other usages would be misinterpreted */
         some = SSL_dane_tlsa_add(ssl, r->usage, r->selector, r->matching,
                                  (const unsigned char *)r->data.ptr, r->data.len) == 1 ||
                some;
@@ -327,7 +330,7 @@ static bool want_records(SSL *ssl, const struct tls_peer *peer)
     return some;
 }
 
-/* What was refused the library does not keep. */
+/* Keeps a refused certificate, because the library does not. */
 static int on_verified(int good, X509_STORE_CTX *verification)
 {
     SSL *ssl = X509_STORE_CTX_get_ex_data(verification, SSL_get_ex_data_X509_STORE_CTX_idx());
@@ -352,8 +355,8 @@ struct tls *tls_connect(struct tls_context *context, int fd, const struct tls_pe
         t->names[t->name_count] = mem_string(peer->names[t->name_count]);
         t->name_count++;
     }
-    /* Without `verify` the chain is examined all the same, but without the name: OpenSSL stops at
-     * the first objection, and a wrong name would hide whether the chain is good. */
+    /* Without `verify` the chain is checked as well, but not the name: OpenSSL stops at the first
+     * fault, and a wrong name would hide whether the chain is valid. */
     if (!peer->verify) {
         SSL_set_verify(t->ssl, SSL_VERIFY_NONE, NULL);
     } else {
@@ -362,11 +365,11 @@ struct tls *tls_connect(struct tls_context *context, int fd, const struct tls_pe
         if (peer->record_count == 0) {
             want_names(t->ssl, peer, 0);
         } else if (!want_records(t->ssl, peer)) {
-            t->error = mem_string("no TLSA record can be used"); /* the handshake fails */
+            t->error = mem_string("no TLSA record can be used"); /* makes the handshake fail */
         }
     }
     if (peer->sni != NULL && !tls_is_address(peer->sni)) {
-        (void)SSL_set_tlsext_host_name(t->ssl, peer->sni); /* refuses what is too long for a name */
+        (void)SSL_set_tlsext_host_name(t->ssl, peer->sni); /* refuses too long a name */
     }
     return t;
 }
@@ -395,7 +398,7 @@ static enum tls_result failed(struct tls *t, const char *text)
     return TLS_FAILED;
 }
 
-/* What a call that did not succeed means. */
+/* Returns the result of a call that did not succeed. */
 static enum tls_result result_of(struct tls *t, int returned)
 {
     int saved_errno = errno;
@@ -419,7 +422,7 @@ static enum tls_result result_of(struct tls *t, int returned)
     }
 }
 
-/* OpenSSL's verdict on a call depends on a clean error queue and errno before it. */
+/* Clears OpenSSL's error queue and errno, on which the result of the next call depends. */
 static void before_call(void)
 {
     ERR_clear_error();
@@ -465,7 +468,7 @@ enum tls_result tls_write(struct tls *t, struct slice bytes, size_t *ret_len)
 void tls_shutdown(struct tls *t)
 {
     if (t->error == NULL && SSL_is_init_finished(t->ssl)) {
-        (void)SSL_shutdown(t->ssl); /* a courtesy; the peer may be gone */
+        (void)SSL_shutdown(t->ssl); /* the peer may be gone */
         ERR_clear_error();
     }
 }
@@ -524,12 +527,12 @@ void tls_describe(const struct tls *t, struct buf *out)
     int bits = SSL_CIPHER_get_bits(cipher, &algorithm_bits);
 
     (void)buf_addf(out, "%s with cipher %s (%d/%d bits)", SSL_get_version(t->ssl),
-                   SSL_CIPHER_get_name(cipher), bits, algorithm_bits); /* cut where it is full */
+                   SSL_CIPHER_get_name(cipher), bits, algorithm_bits); /* may be cut */
 }
 
 static void add_text(struct buf *out, const char *before, struct slice text)
 {
-    (void)buf_add_string(out, before); /* a cut text is a text, too */
+    (void)buf_add_string(out, before); /* may be cut */
     (void)printable_add(out, text, text.len);
 }
 
@@ -555,7 +558,7 @@ static void add_names(X509 *certificate, struct buf *out)
         char text[256] = "";
 
         (void)X509_NAME_get_text_by_NID(X509_get_subject_name(certificate), NID_commonName, text,
-                                        sizeof text); /* it may have none */
+                                        sizeof text); /* there may be none */
         add_text(out, "CN=", slice_string(text));
     }
 }
@@ -580,7 +583,7 @@ void tls_describe_certificate(const struct tls *t, struct buf *out)
         strftime(until, sizeof until, "%Y-%m-%d", &tm) > 0) {
         add_text(out, "; until ", slice_string(until));
     }
-    ERR_clear_error(); /* whatever of it was malformed */
+    ERR_clear_error(); /* parts may be malformed */
 }
 
 const char *tls_error(const struct tls *t)
