@@ -1,7 +1,7 @@
 /*
- * Every way in goes through `struct mailbox_local`, which holds a local part without its quoting:
- * reading fills it, and there is one writer of the stored form. So what is printed does not depend
- * on how it was written.
+ * Every parser fills a `struct mailbox_local`, a local part without its quotes, and only one
+ * function writes the stored form. So the printed form does not depend on the way an address was
+ * written.
  */
 #include "address.h"
 
@@ -13,11 +13,11 @@
 
 #define LABEL_MAX 63 /* RFC 1035, 2.3.4 */
 
-/* A local part without quoting. */
+/* A local part without quotes. */
 struct mailbox_local {
-    char bytes[ADDRESS_LOCAL_MAX];
+    char bytes[ADDRESS_MAX];
     size_t len;
-    bool overflow; /* it was longer */
+    bool overflow; /* whether the local part was longer */
 };
 
 static void local_add(struct mailbox_local *local, char c)
@@ -44,8 +44,8 @@ static bool is_control(char c)
     return (unsigned char)c < ' ' || c == 127;
 }
 
-/* RFC 5322 atext, and with RFC 6532 anything beyond ASCII; whether that is UTF-8 and welcome is
- * asked once for the whole part. */
+/* Is this atext of RFC 5322, or with RFC 6532 anything beyond ASCII? check_charset checks once for
+ * the whole part whether that is valid and allowed UTF-8. */
 static bool is_atext(char c)
 {
     return ascii_is_alnum(c) || is_8bit(c) ||
@@ -55,6 +55,17 @@ static bool is_atext(char c)
 static bool is_blank(char c)
 {
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+/* Returns the number of blanks at the start of `in`. */
+static size_t blank_length(struct slice in)
+{
+    size_t i = 0;
+
+    while (i < in.len && is_blank(in.ptr[i])) {
+        i++;
+    }
+    return i;
 }
 
 bool address_is_ascii(struct slice bytes)
@@ -113,7 +124,7 @@ static bool needs_escape(char c)
     return c == '"' || c == '\\';
 }
 
-/* Bytes it takes in stored form. */
+/* Returns the length of the stored form. */
 static size_t stored_length(struct slice unquoted)
 {
     size_t len = unquoted.len;
@@ -161,8 +172,8 @@ void address_put_external(struct slice address, struct buf *out)
     }
 }
 
-/* Read the quoted string that `in` begins with. False if it does not end or holds a control
- * character; *ret_used is then where that was seen. */
+/* Reads the quoted string at the start of `in`. Returns false if the string does not end or has a
+ * control character; *ret_used is then the position of the error. */
 static bool read_quoted(struct slice in, struct mailbox_local *local, size_t *ret_used)
 {
     size_t i = 1;
@@ -181,7 +192,15 @@ static bool read_quoted(struct slice in, struct mailbox_local *local, size_t *re
     return i < in.len && in.ptr[i] == '"';
 }
 
-/* Read the local part that `in` begins with, as far as it looks like one. */
+/* Is the stored address with a domain of this length short enough? */
+static bool fits(const struct mailbox_local *local, size_t domain_len)
+{
+    size_t rest = domain_len > 0 ? 1 + domain_len : 0;
+
+    return !local->overflow && stored_length(local_slice(local)) + rest <= ADDRESS_MAX;
+}
+
+/* Reads the local part at the start of `in`, up to the first byte that can't belong to it. */
 static enum address_error read_local(struct slice in, unsigned options,
                                      struct mailbox_local *ret_local, size_t *ret_used)
 {
@@ -197,9 +216,6 @@ static enum address_error read_local(struct slice in, unsigned options,
         while (used < in.len && (is_atext(in.ptr[used]) || in.ptr[used] == '.')) {
             local_add(ret_local, in.ptr[used++]);
         }
-        if (!is_dot_string(slice_of(in.ptr, used))) {
-            return ADDRESS_BAD_LOCAL;
-        }
     }
     if (ret_local->len == 0) {
         return ADDRESS_BAD_LOCAL;
@@ -208,8 +224,8 @@ static enum address_error read_local(struct slice in, unsigned options,
     if (error != ADDRESS_OK) {
         return error;
     }
-    if (ret_local->overflow || stored_length(local_slice(ret_local)) > ADDRESS_LOCAL_MAX) {
-        return ADDRESS_LOCAL_TOO_LONG;
+    if (!fits(ret_local, 0)) {
+        return ADDRESS_TOO_LONG;
     }
     *ret_used = used;
     return ADDRESS_OK;
@@ -239,13 +255,14 @@ static bool label_valid(struct slice label)
         return false;
     }
     for (size_t i = 0; i < label.len; i++) {
-        /* Underscores are in no host name of RFC 1123 but in many that receive mail. */
+        /* RFC 1123 allows no underscores in host names, but many hosts that receive mail have
+         * them. */
         if (!ascii_is_alnum(label.ptr[i]) && label.ptr[i] != '-' && label.ptr[i] != '_' &&
             !is_8bit(label.ptr[i])) {
             return false;
         }
     }
-    /* The limit holds for A-labels, whose length is not the U-label's. */
+    /* The limit applies to A-labels, whose length differs from the U-label's. */
     return label.len <= LABEL_MAX || !address_is_ascii(label);
 }
 
@@ -285,7 +302,7 @@ static enum address_error check_domain(struct slice domain, unsigned options)
             return ADDRESS_BAD_DOMAIN;
         }
     } while (rest.ptr != NULL);
-    /* No top-level domain is a number: this is an IP address that lacks its brackets. */
+    /* No top-level domain is a number: this is an IP address without brackets. */
     return all_digits(label) ? ADDRESS_BAD_DOMAIN : ADDRESS_OK;
 }
 
@@ -294,7 +311,16 @@ bool address_domain_valid(struct slice domain, bool utf8)
     return check_domain(domain, utf8 ? ADDRESS_UTF8 : 0) == ADDRESS_OK;
 }
 
-/* Length of what may be a domain at the start of `in`: to the first byte that ends a path. */
+/* Returns the domain without the dot that makes it complete. */
+static struct slice without_dot(struct slice domain)
+{
+    bool dot = domain.len > 1 && domain.ptr[domain.len - 1] == '.';
+
+    return slice_of(domain.ptr, domain.len - dot);
+}
+
+/* Returns the length of the possible domain at the start of `in`: up to the first byte that ends a
+ * path. */
 static size_t domain_extent(struct slice in)
 {
     size_t i = 0;
@@ -305,7 +331,7 @@ static size_t domain_extent(struct slice in)
     return i;
 }
 
-/* Read `local@domain` or, if the options say so, `local` at the start of `in`. */
+/* Reads `local@domain`, or `local` if the options allow it, at the start of `in`. */
 static enum address_error read_mailbox(struct slice in, unsigned options,
                                        struct address *ret_address, size_t *ret_used)
 {
@@ -324,9 +350,13 @@ static enum address_error read_mailbox(struct slice in, unsigned options,
 
         address.domain = slice_of(rest.ptr, domain_extent(rest));
         used += 1 + address.domain.len;
+        address.domain = without_dot(address.domain);
         error = check_domain(address.domain, options);
         if (error != ADDRESS_OK) {
             return error;
+        }
+        if (!fits(&local, address.domain.len)) {
+            return ADDRESS_TOO_LONG;
         }
     } else if ((options & ADDRESS_NO_DOMAIN) == 0 &&
                ((options & ADDRESS_POSTMASTER) == 0 ||
@@ -338,7 +368,7 @@ static enum address_error read_mailbox(struct slice in, unsigned options,
     return ADDRESS_OK;
 }
 
-/* Skip the source route "@a,@b:" at the start of `in`. */
+/* Skips the source route "@a,@b:" at the start of `in`. */
 static enum address_error skip_route(struct slice in, size_t *ret_used)
 {
     size_t colon = slice_find(in, ':');
@@ -377,6 +407,7 @@ enum address_error address_parse_path(struct slice in, unsigned options,
         *ret_used = 2;
         return ADDRESS_OK;
     }
+    at += brackets ? blank_length(slice_skip(in, at)) : 0;
     if (at < in.len && in.ptr[at] == '@') {
         error = skip_route(slice_skip(in, at), &used);
         if (error != ADDRESS_OK) {
@@ -390,6 +421,7 @@ enum address_error address_parse_path(struct slice in, unsigned options,
     }
     at += used;
     if (brackets) {
+        at += blank_length(slice_skip(in, at));
         if (at == in.len) {
             return ADDRESS_UNCLOSED;
         }
@@ -397,6 +429,7 @@ enum address_error address_parse_path(struct slice in, unsigned options,
             return address.domain.len > 0 ? ADDRESS_BAD_DOMAIN : ADDRESS_BAD_LOCAL;
         }
         at++;
+        at += at < in.len && in.ptr[at] == ';';
     } else if (at < in.len && !is_blank(in.ptr[at])) {
         return ADDRESS_NOT_A_PATH;
     }
@@ -444,8 +477,8 @@ const char *address_error_text(enum address_error error)
         return "Bad source route";
     case ADDRESS_BAD_LOCAL:
         return "Bad local part";
-    case ADDRESS_LOCAL_TOO_LONG:
-        return "Local part is longer than 64 octets";
+    case ADDRESS_TOO_LONG:
+        return "Address is longer than 320 octets";
     case ADDRESS_NO_DOMAIN_GIVEN:
         return "Address lacks a domain";
     case ADDRESS_BAD_DOMAIN:
@@ -506,8 +539,9 @@ bool address_is_stored(struct slice stored, unsigned options)
         return true;
     }
     CHECK(read_local(address.local, options, &local, &used) == ADDRESS_OK);
-    /* Needless quotes or escapes are all that could differ, and they show in the length. */
-    return stored_length(local_slice(&local)) == used;
+    used += address.domain.len > 0 ? 1 + address.domain.len : 0;
+    /* Quotes, escapes and a last dot are all that could differ, and they change the length. */
+    return stored_length(local_slice(&local)) == address.local.len && used == stored.len;
 }
 
 struct address address_split(struct slice stored)
@@ -530,19 +564,19 @@ struct address address_split(struct slice stored)
 
 /*
  * Header values. One element is read token by token into `struct element`: words and dots before
- * the `@` make the local part, those behind it the domain. What precedes a `<` was a display name
- * after all, so `<` starts over; so does the `:` of a group.
+ * the `@` are the local part, those after it the domain. A `<` shows that the words before it were
+ * a display name, so it starts over; so does the `:` of a group.
  */
 struct element {
     struct mailbox_local local;
     char domain[ADDRESS_DOMAIN_MAX];
     size_t domain_len;
-    bool seen;     /* anything but blanks and comments */
-    bool word;     /* the last token was a word: another one would be a second address */
-    bool at_sign;  /* reading the domain */
+    bool seen;     /* whether there was anything but blanks and comments */
+    bool word;     /* whether the last token was a word: another one would be a second address */
+    bool at_sign;  /* in the domain */
     bool in_angle; /* between < and > */
-    bool closed;   /* behind > */
-    bool in_route; /* behind < @ */
+    bool closed;   /* after > */
+    bool in_route; /* after < @ */
     bool bad;
 };
 
@@ -556,7 +590,7 @@ static void element_domain_add(struct element *e, struct slice bytes)
     e->domain_len += bytes.len;
 }
 
-/* A word, a dot or a literal, already without quoting. */
+/* Adds a word, a dot or a literal, without quotes, to the element. */
 static void element_add(struct element *e, struct slice token, bool is_word)
 {
     if (e->in_route) {
@@ -599,7 +633,8 @@ static void element_at_sign(struct element *e)
     e->word = false;
 }
 
-/* Length of the comment `in` begins with; 0 if it does not end or is nested too deeply. */
+/* Returns the length of the comment at the start of `in`; 0 if it does not end or is nested too
+ * deeply. */
 static size_t comment_length(struct slice in)
 {
     size_t depth = 0;
@@ -628,8 +663,8 @@ static size_t atom_length(struct slice in)
     return i;
 }
 
-/* A quoted string in a header may be folded, and as a display name be of any length: find its end
- * first. 0 if there is none. */
+/* Returns the length of the quoted string at the start of `in`; 0 if it does not end. In a header
+ * the string may be folded and, as a display name, of any length, so its end is found first. */
 static size_t quoted_length(struct slice in)
 {
     for (size_t i = 1; i < in.len; i++) {
@@ -642,7 +677,7 @@ static size_t quoted_length(struct slice in)
     return 0;
 }
 
-/* Read the word, quoted string, comment or literal that *rest begins with. */
+/* Reads the word, quoted string, comment or literal at the start of *rest. */
 static void element_token(struct element *e, struct slice *rest)
 {
     struct mailbox_local quoted = {0};
@@ -656,7 +691,8 @@ static void element_token(struct element *e, struct slice *rest)
         e->seen = true;
         len = quoted_length(*rest);
         if (len > 0 && !read_quoted(slice_of(rest->ptr, len), &quoted, &used)) {
-            quoted.overflow = true; /* folded or with control characters: a display name at best */
+            quoted.overflow = true; /* folded or with control characters: only a display name can be
+                                     * so */
         }
         element_quoted(e, &quoted);
         break;
@@ -685,7 +721,7 @@ static void element_token(struct element *e, struct slice *rest)
         }
         break;
     }
-    if (len == 0) { /* something that never ends: there is nothing behind it */
+    if (len == 0) { /* the token does not end, so nothing follows it */
         e->bad = e->seen = true;
         e->closed = true;
         len = rest->len;
@@ -693,7 +729,8 @@ static void element_token(struct element *e, struct slice *rest)
     *rest = slice_skip(*rest, len);
 }
 
-/* Read one element and the separator behind it off *rest. *ret_raw is how it was written. */
+/* Reads one element and the separator after it from list->rest. *ret_raw is the element as
+ * written. */
 static void element_read(struct address_list *list, struct element *e, struct slice *ret_raw)
 {
     const char *start = list->rest.ptr;
@@ -736,10 +773,11 @@ static void element_read(struct address_list *list, struct element *e, struct sl
 
 static bool element_print(const struct element *e, unsigned options, struct buf *out)
 {
-    struct slice local = local_slice(&e->local), domain = slice_of(e->domain, e->domain_len);
+    struct slice local = local_slice(&e->local);
+    struct slice domain = without_dot(slice_of(e->domain, e->domain_len));
 
-    if (e->bad || e->in_angle || e->local.overflow || local.len == 0 ||
-        stored_length(local) > ADDRESS_LOCAL_MAX || check_charset(local, options) != ADDRESS_OK) {
+    if (e->bad || e->in_angle || local.len == 0 || !fits(&e->local, domain.len) ||
+        check_charset(local, options) != ADDRESS_OK) {
         return false;
     }
     if (e->at_sign ? check_domain(domain, options) != ADDRESS_OK
@@ -769,7 +807,7 @@ enum address_list_event address_list_next(struct address_list *list, struct buf 
 
         element_read(list, &e, &raw);
         if (!e.seen) {
-            continue; /* nothing between two separators */
+            continue; /* no text between two separators */
         }
         buf_clear(out);
         if (element_print(&e, list->options, out)) {

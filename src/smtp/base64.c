@@ -3,7 +3,7 @@
 #include <openssl/evp.h>
 #include <string.h>
 
-/* Characters that are coded at once; whole groups of four. */
+/* Number of characters coded at once; whole groups of four. */
 #define PIECE_TEXT  1024
 #define PIECE_BYTES (PIECE_TEXT / 4 * 3)
 
@@ -18,10 +18,11 @@ void base64_put(struct buf *out, struct slice bytes)
         (void)buf_add(out, slice_of(text, (size_t)n));
         bytes = slice_skip(bytes, piece);
     }
-    explicit_bzero(text, sizeof text); /* it may have been a password */
+    explicit_bzero(text, sizeof text); /* it was possibly a password */
 }
 
-/* EVP_DecodeBlock takes blanks at the ends and padding in the middle: look first. */
+/* Checks the text strictly, because EVP_DecodeBlock accepts blanks at the ends and padding in the
+ * middle. */
 static bool is_strict(struct slice text, size_t *ret_padding)
 {
     size_t padding = 0;

@@ -1,15 +1,15 @@
 /*
- * How a transaction moves. Two cursors walk the same list of commands,
+ * Method of a transaction. Two cursors walk the same list of commands,
  *
  *     RSET?  MAIL  RCPT 0  RCPT 1 .. RCPT n-1  DATA
  *
  * one for sending (send_step, send_rcpt), one for receiving (recv_step, recv_rcpt). Without
- * PIPELINING the sender waits for the receiver at each step; with it, it runs ahead until the
- * output buffer is full enough. Nothing else differs.
+ * PIPELINING the sender waits for the receiver at each step; with it, the sender runs ahead until
+ * the output buffer is full enough. There is no other difference.
  *
  * Events are not queued. A reply settles a range of recipients (verdict_next..verdict_end), whose
- * verdicts are then pulled one by one, and at most one further event is `pending` behind them.
- * While something waits, input is not taken, so the reply that the texts quote stays in place.
+ * verdicts are then returned one by one, and at most one further event is `pending` after them.
+ * While an event waits no input is read, so the reply that the texts quote stays in place.
  */
 #include "client.h"
 
@@ -24,13 +24,13 @@
 #include "printable.h"
 #include "xtext.h"
 
-/* Commands and content are produced while less than this waits for the socket. */
+/* Amount of output that waits for the socket, below which commands and content are produced. */
 #define OUTPUT_LOW (CLIENT_OUTPUT_MAX / 2)
-/* Longest command: two addresses' worth of path, ENVID or ORCPT, and the other parameters. */
+/* Longest command: a path, an ENVID or ORCPT, and the other parameters. */
 #define COMMAND_MAX (ADDRESS_MAX + DSN_ORCPT_MAX + 200)
 #define HOST_MAX    400
 #define TEXT_MAX    (REPLY_TEXT_MAX + 2 * HOST_MAX + 200)
-/* What may follow the last byte of content: a missing CRLF, then the final dot. */
+/* Maximum of bytes after the last byte of content: a missing CRLF, then the final dot. */
 #define CONTENT_TAIL_MAX 5
 
 _Static_assert(OUTPUT_LOW + COMMAND_MAX <= CLIENT_OUTPUT_MAX, "a command always fits");
@@ -41,11 +41,11 @@ enum state {
     HELLO,    /* EHLO or LHLO sent */
     HELO,     /* EHLO was refused, HELO sent */
     STARTTLS, /* the command was sent */
-    TLS,      /* the owner's handshake */
+    TLS,      /* the owner does the handshake */
     AUTH,     /* a message of the login was sent */
     IDLE,
     ENVELOPE, /* up to the reply to DATA */
-    CONTENT,  /* 354 was seen, the final dot was not sent */
+    CONTENT,  /* 354 was received, the final dot was not sent */
     FINAL,    /* the final dot was sent, or the peer answered before it */
     QUITTING,
     ENDED,
@@ -56,7 +56,7 @@ enum step {
     STEP_MAIL,
     STEP_RCPT,
     STEP_DATA,
-    STEP_NONE, /* sender only: nothing more to send */
+    STEP_NONE, /* only for sending: nothing more to send */
 };
 
 enum pending {
@@ -69,12 +69,12 @@ enum pending {
 };
 
 enum mark {
-    MARK_SKIPPED = 1 << 0,  /* no RCPT is sent for this one: we refused it ourselves */
+    MARK_SKIPPED = 1 << 0,  /* no RCPT is sent for this one, which was refused locally */
     MARK_ACCEPTED = 1 << 1, /* RCPT got 2xx */
     MARK_SETTLED = 1 << 2,  /* the verdict was reported */
 };
 
-/* What the content's last byte was. */
+/* Kind of the content's last byte. */
 enum content_prev {
     PREV_OTHER,
     PREV_CR,
@@ -82,8 +82,8 @@ enum content_prev {
 };
 
 static const struct {
-    const char *command; /* in reply to .. */
-    const char *doing;   /* .. while */
+    const char *command; /* words after "in reply to" */
+    const char *doing;   /* words after "while" */
 } phases[] = {
     [CLIENT_PHASE_GREETING] = {"connection", "receiving the initial server greeting"},
     [CLIENT_PHASE_EHLO] = {"EHLO command", "performing the EHLO handshake"},
@@ -102,13 +102,14 @@ static const struct {
     [CLIENT_PHASE_QUIT] = {"QUIT command", "sending QUIT command"},
 };
 
-/* What ends a message. */
+/* End of a message. */
 static const struct slice final_dot = {".\r\n", 3};
 
 static const struct status bad_address = {STATUS_PERMANENT, 1, 3};
 static const struct status bad_sender = {STATUS_PERMANENT, 1, 7};
 static const struct status too_large = {STATUS_PERMANENT, 3, 4};
 static const struct status loops_back = {STATUS_PERMANENT, 4, 6};
+static const struct status too_many_rcpts = {STATUS_TRANSIENT, 5, 3};
 static const struct status no_utf8 = {STATUS_PERMANENT, 6, 7};
 static const struct status bad_connection = {STATUS_TRANSIENT, 4, 2};
 static const struct status bad_protocol = {STATUS_TRANSIENT, 5, 0};
@@ -141,7 +142,7 @@ void client_config_defaults(struct client_config *config)
     };
 }
 
-/* -- where we are ------------------------------------------------------------------------------ */
+/* -- the current phase ------------------------------------------------------------------------- */
 
 static bool in_transaction(const struct client *c)
 {
@@ -163,7 +164,7 @@ static bool pipelines(const struct client *c)
     return c->config->pipelining && (c->offers & CLIENT_OFFERS_PIPELINING) != 0;
 }
 
-/* The command whose reply comes next. Recipients that were never sent get no reply. */
+/* Returns the command whose reply comes next. Recipients that were never sent get no reply. */
 static enum step awaited(struct client *c)
 {
     if (c->recv_step != STEP_RCPT) {
@@ -213,7 +214,7 @@ static enum client_phase current_phase(struct client *c)
     case CONTENT:
         return CLIENT_PHASE_CONTENT;
     case FINAL:
-        /* Until the dot has left, the peer cannot have taken the message. */
+        /* Until the dot is written, the peer cannot have accepted the message. */
         return client_is_flushed(c) ? CLIENT_PHASE_FINAL : CLIENT_PHASE_CONTENT;
     case QUITTING:
     case ENDED:
@@ -253,7 +254,7 @@ static int64_t phase_timeout(const struct client_config *config, enum client_pha
     UNREACHABLE("a phase beyond the enum");
 }
 
-/* The clock of the current phase begins anew. */
+/* Restarts the timeout of the current phase. */
 static void rearm(struct client *c, struct mono now)
 {
     c->deadline = mono_after(now, phase_timeout(c->config, current_phase(c)));
@@ -266,15 +267,15 @@ static void enter(struct client *c, enum state state, struct mono now)
     rearm(c, now);
 }
 
-/* What waits to be written must not leave any more. */
+/* Drops output that must no longer be sent. */
 static void forget_output(struct client *c)
 {
     buf_clear(&c->out);
     c->dot_left = 0;
 }
 
-/* No more dialogue. The unsent end of a message, written after all, would deliver what we are about
- * to report as failed. */
+/* Ends the dialogue. If the unsent end of a message were still written, a message would be
+ * delivered that is about to be reported as failed. */
 static void end(struct client *c)
 {
     c->state = ENDED;
@@ -282,7 +283,8 @@ static void end(struct client *c)
     forget_output(c);
 }
 
-/* -- what to tell the owner -------------------------------------------------------------------- */
+/* -- events for the owner
+ * ------------------------------------------------------------------------- */
 
 static void text_set(struct client *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -297,7 +299,7 @@ static void text_set(struct client *c, const char *format, ...)
     va_end(args);
 }
 
-/* The peer's reply is why: "host .. said: ..". */
+/* Sets the text to the peer's reply as the reason, in Postfix's wording. */
 static void text_quote(struct client *c, enum client_phase phase)
 {
     struct slice said = reply_text(&c->reply);
@@ -306,11 +308,13 @@ static void text_quote(struct client *c, enum client_phase phase)
              client_phase_name(phase));
 }
 
-/* `status` holds for recipients from..to-1, as far as they are not settled. The text is set. */
+/* Settles recipients from..to-1, unless they are settled already, with `status`. The text is
+ * set. */
 static void settle(struct client *c, size_t from, size_t to, enum client_phase phase,
                    struct status status)
 {
     CHECK(!verdicts_wait(c));
+    c->too_many = false;
     c->verdict_next = (uint32_t)from;
     c->verdict_end = (uint32_t)to;
     c->phase = (uint8_t)phase;
@@ -320,13 +324,19 @@ static void settle(struct client *c, size_t from, size_t to, enum client_phase p
                                                     : CLIENT_DEFERRED;
 }
 
-/* The reply just read settles recipients from..to-1. */
+/* Is the code about the login, not about the mail: "Authentication required", "credentials invalid"
+ * (RFC 4954, 6)? An operator can correct the login, and the mail waits for that. */
+static bool is_about_login(unsigned code)
+{
+    return code == 530 || code == 534 || code == 535 || code == 538;
+}
+
+/* Settles recipients from..to-1 by the last reply. */
 static void settle_by_reply(struct client *c, size_t from, size_t to, enum client_phase phase)
 {
     c->has_reply = true;
     c->code = c->reply.code;
-    /* "Authentication required" is about us, and can be mended: the mail waits for that. */
-    settle(c, from, to, phase, c->reply.code == 530 ? login_wanted : c->reply.status);
+    settle(c, from, to, phase, is_about_login(c->reply.code) ? login_wanted : c->reply.status);
     if (c->outcome == CLIENT_SENT) {
         buf_clear(&c->text); /* the reply itself is the text */
     } else {
@@ -334,7 +344,7 @@ static void settle_by_reply(struct client *c, size_t from, size_t to, enum clien
     }
 }
 
-/* We refuse recipients from..to-1 ourselves. The text is set. */
+/* Settles recipients from..to-1, which are refused locally. The text is set. */
 static void settle_locally(struct client *c, size_t from, size_t to, enum client_phase phase,
                            struct status status)
 {
@@ -343,8 +353,8 @@ static void settle_locally(struct client *c, size_t from, size_t to, enum client
     settle(c, from, to, phase, status);
 }
 
-/* The session is over. The text is set. When each recipient has a verdict by now, the transaction
- * is done, as far as the mail is concerned: only the connection is of no more use. */
+/* Ends the session. The text is set. If each recipient already has a verdict, the transaction is
+ * reported as done, and only the connection as not reusable. */
 static void fail(struct client *c, enum client_phase phase, enum client_cause cause,
                  struct status status)
 {
@@ -371,7 +381,7 @@ static void fail(struct client *c, enum client_phase phase, enum client_cause ca
     }
 }
 
-/* A failure that says the site, or the way to it, is not well. */
+/* Ends the session with a failure of the site or of the way to it. */
 static void fail_site(struct client *c, enum client_cause cause, struct status status)
 {
     enum client_phase phase = current_phase(c);
@@ -381,18 +391,33 @@ static void fail_site(struct client *c, enum client_cause cause, struct status s
     fail(c, phase, cause, status);
 }
 
+static const char *doing(struct client *c)
+{
+    return c->state == TLS ? "performing the TLS handshake" : phases[current_phase(c)].doing;
+}
+
+/* Ends the session because of the connection. From STARTTLS to the reply to the second EHLO TLS may
+ * be the cause; where it is optional, the session is to be tried without TLS before the site counts
+ * as failed. */
+static void fail_connection(struct client *c, enum client_cause cause)
+{
+    bool tls = c->state == STARTTLS || c->state == TLS || (c->state == HELLO && c->secure);
+
+    c->retry_in_clear = tls && c->config->tls == CLIENT_TLS_MAY;
+    fail_site(c, cause, bad_connection);
+    c->site = !c->retry_in_clear;
+}
+
 static void fail_lost(struct client *c)
 {
-    text_set(c, "lost connection with %.*s while %s", SLICE_ARGS(c->host),
-             phases[current_phase(c)].doing);
-    fail_site(c, CLIENT_CAUSE_LOST, bad_connection);
+    text_set(c, "lost connection with %.*s while %s", SLICE_ARGS(c->host), doing(c));
+    fail_connection(c, CLIENT_CAUSE_LOST);
 }
 
 static void fail_timeout(struct client *c)
 {
-    text_set(c, "conversation with %.*s timed out while %s", SLICE_ARGS(c->host),
-             phases[current_phase(c)].doing);
-    fail_site(c, CLIENT_CAUSE_TIMEOUT, bad_connection);
+    text_set(c, "conversation with %.*s timed out while %s", SLICE_ARGS(c->host), doing(c));
+    fail_connection(c, CLIENT_CAUSE_TIMEOUT);
 }
 
 static void fail_protocol(struct client *c)
@@ -404,7 +429,7 @@ static void fail_protocol(struct client *c)
     fail_site(c, CLIENT_CAUSE_PROTOCOL, bad_protocol);
 }
 
-/* The peer does not want to talk at all. */
+/* Ends the session because the peer refuses all mail. */
 static void fail_refused(struct client *c, struct status status)
 {
     struct slice said = reply_text(&c->reply);
@@ -413,9 +438,9 @@ static void fail_refused(struct client *c, struct status status)
     fail_site(c, CLIENT_CAUSE_REFUSED, status);
 }
 
-/* The peer ends the session in the middle of a transaction, or we must, as it refuses RSET. It has
- * said so in reply to a command, so nothing is in doubt, unless LMTP recipients still wait for
- * their word. */
+/* Ends the session because the peer ends it in the middle of a transaction, or because the peer
+ * refuses RSET. The peer did so in reply to a command, so nothing is in doubt, unless LMTP
+ * recipients still wait for their replies. */
 static void fail_transaction(struct client *c)
 {
     enum client_phase phase = current_phase(c);
@@ -423,7 +448,7 @@ static void fail_transaction(struct client *c)
     text_quote(c, phase);
     c->site = false;
     c->content_was_sent = phase == CLIENT_PHASE_FINAL && c->config->lmtp && c->unsettled > 1;
-    /* Whatever the reply's class, it was not about the mail: 4xx for 421, and a refused RSET. */
+    /* The reply was not about the mail, whatever its class: 4xx for 421, and for a refused RSET. */
     fail(c, phase, CLIENT_CAUSE_REFUSED, status_repair(c->reply.status, STATUS_TRANSIENT));
 }
 
@@ -471,7 +496,7 @@ static void on_greeting(struct client *c, struct mono now)
     }
 }
 
-/* One line of the reply to EHLO or LHLO. */
+/* Processes one line of the reply to EHLO or LHLO. */
 static void on_hello_line(struct client *c)
 {
     static const struct {
@@ -495,7 +520,7 @@ static void on_hello_line(struct client *c)
     }
     if (slice_equal_nocase(word, SLICE("AUTH"))) {
         c->mechanisms |= (uint8_t)sasl_mechanisms(rest);
-    } else if (slice_starts_nocase(word, SLICE("AUTH="))) { /* servers of before RFC 2554 */
+    } else if (slice_starts_nocase(word, SLICE("AUTH="))) { /* servers older than RFC 2554 */
         c->mechanisms |= (uint8_t)(sasl_mechanisms(slice_skip(word, 5)) | sasl_mechanisms(rest));
     }
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
@@ -526,12 +551,12 @@ static void end_login(struct client *c)
         sasl_client_fini(c->sasl);
         mem_free(c->sasl);
         c->sasl = NULL;
-        buf_wipe(&c->out); /* which has held the password */
+        buf_wipe(&c->out); /* it contained the password */
     }
 }
 
-/* The text is set. It is about us, not about the mail, and it will be the same with other mail of
- * this login. */
+/* Ends the session. The text is set. The failure is about the login, not about the mail, and will
+ * be the same for other mail with this login. */
 static void fail_login(struct client *c, struct status status)
 {
     end_login(c);
@@ -542,13 +567,14 @@ static void send_login_message(struct client *c, struct slice message)
 {
     CHECK(buf_len(&c->out) + message.len / 3 * 4 + 6 <= CLIENT_OUTPUT_MAX);
     if (message.len == 0 && c->state != AUTH) {
-        CHECK(buf_add_byte(&c->out, '=')); /* an empty message beside the command (RFC 4954, 4) */
+        CHECK(buf_add_byte(&c->out, '=')); /* an empty message in the command itself (RFC 4954,
+                                            * 4) */
     }
     base64_put(&c->out, message);
     CHECK(buf_add(&c->out, SLICE("\r\n")));
 }
 
-/* Begin with the best mechanism that is left. */
+/* Begins a login with the best mechanism that is left. */
 static void log_in(struct client *c, struct mono now)
 {
     enum sasl_mechanism mechanism = sasl_best(c->mechanisms & c->login->mechanisms);
@@ -613,7 +639,7 @@ static void on_auth(struct client *c, struct mono now)
     } else if (c->reply.code == 334) {
         on_challenge(c, now);
     } else if (c->reply.code == 504 || c->reply.code == 534) {
-        /* The mechanism is not to be had for this user, whatever the password. */
+        /* The mechanism is not available for this user, whatever the password. */
         c->mechanisms &= (uint8_t)~c->sasl->mechanism;
         if ((c->mechanisms & c->login->mechanisms) != 0) {
             end_login(c);
@@ -645,7 +671,7 @@ void client_log_in(struct client *c, const struct client_login *login)
     c->login = login;
 }
 
-/* The session is as secure as it has to be, or gets. */
+/* Continues once the session is as secure as required, or as it can be. */
 static void after_tls(struct client *c, struct mono now)
 {
     if (c->login != NULL) {
@@ -655,7 +681,7 @@ static void after_tls(struct client *c, struct mono now)
     }
 }
 
-/* The extensions are known; is the session secure enough? */
+/* Continues once the extensions are known: is the session secure enough? */
 static void after_hello(struct client *c, struct mono now)
 {
     bool required = c->config->tls == CLIENT_TLS_ENCRYPT || c->config->tls == CLIENT_TLS_VERIFY;
@@ -703,7 +729,7 @@ static void on_starttls(struct client *c, struct mono now)
     if (c->reply.code / 100 == 3) {
         fail_protocol(c);
     } else if (c->reply.code / 100 == 2) {
-        /* What was promised in the clear counts for nothing. */
+        /* Offers in the clear are void. */
         c->offers = 0;
         c->mechanisms = 0;
         c->size_limit = 0;
@@ -737,13 +763,13 @@ void client_tls_failed(struct client *c, struct slice why)
     }
     c->retry_in_clear = c->config->tls == CLIENT_TLS_MAY;
     fail_site(c, CLIENT_CAUSE_TLS, tls_broken);
-    c->site = !c->retry_in_clear; /* not before it has been tried the other way */
+    c->site = !c->retry_in_clear; /* not before the session was tried without TLS */
 }
 
 /* -- a transaction: sending -------------------------------------------------------------------- */
 
-/* May these bytes stand in a command as an address, or could they end it, or add to it? Stored
- * addresses were checked when they came in; this is the last door, so it looks again. */
+/* Can these bytes be an address in a command, without ending it or adding to it? Stored addresses
+ * were checked when they were received; this is the last check before they are sent. */
 static bool address_safe(struct slice address)
 {
     bool quoted = false;
@@ -771,7 +797,8 @@ static bool address_safe(struct slice address)
     return !quoted;
 }
 
-/* "type;value", printable and without blanks; a value of type utf-8 may be raw UTF-8 (RFC 6533). */
+/* Is this "type;value", printable and without blanks? A value of type utf-8 may be raw UTF-8 (RFC
+ * 6533). */
 static bool orcpt_safe(const struct client *c, struct slice orcpt)
 {
     if (orcpt.len == 0 || orcpt.len > DSN_ORCPT_MAX || slice_find(orcpt, ';') == orcpt.len) {
@@ -832,7 +859,8 @@ static void add_notify(struct client *c, unsigned notify)
     const char *separator = " NOTIFY=";
 
     if ((notify & NOTIFY_NEVER) != 0) {
-        CHECK(buf_add(&c->out, SLICE(" NOTIFY=NEVER"))); /* never stands alone (RFC 3461, 4.1) */
+        CHECK(buf_add(&c->out, SLICE(" NOTIFY=NEVER"))); /* no other word may follow it (RFC 3461,
+                                                          * 4.1) */
         return;
     }
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
@@ -862,7 +890,7 @@ static void expect_reply(struct client *c, struct mono now)
     }
 }
 
-/* One recipient's turn: its RCPT, or our own refusal. */
+/* Sends RCPT for the next recipient, or refuses the recipient locally. */
 static void send_next_rcpt(struct client *c, struct mono now)
 {
     uint32_t i = c->send_rcpt++;
@@ -902,7 +930,7 @@ static void send_one(struct client *c, struct mono now)
         if (c->send_rcpt < c->mail.rcpt_count) {
             send_next_rcpt(c, now);
         } else {
-            /* No DATA when all recipients have been refused (RFC 2920 would forgive it). */
+            /* No DATA if all recipients were refused (RFC 2920 would allow it). */
             c->send_step = c->rcpts_open > 0 ? STEP_DATA : STEP_NONE;
         }
         return;
@@ -917,7 +945,7 @@ static void send_one(struct client *c, struct mono now)
     UNREACHABLE("nothing more to send");
 }
 
-/* The transaction is over: each recipient has a verdict and no reply is due. */
+/* Ends the transaction: each recipient has a verdict and no reply is due. */
 static void done(struct client *c, struct mono now)
 {
     CHECK(c->unsettled == 0);
@@ -937,7 +965,7 @@ static void done(struct client *c, struct mono now)
     }
 }
 
-/* Do what can be done without the peer. Stops as soon as an event waits. */
+/* Does everything that is possible without the peer. Stops as soon as an event waits. */
 static void advance(struct client *c, struct mono now)
 {
     while (c->state == ENVELOPE && c->send_step != STEP_NONE && !verdicts_wait(c) &&
@@ -965,6 +993,7 @@ void client_begin(struct client *c, const struct client_mail *mail, struct mono 
     c->verdict_next = c->verdict_end = 0;
     c->unsettled = (uint32_t)mail->rcpt_count;
     c->reusable = true;
+    c->accepted = false;
     c->utf8 = (c->offers & CLIENT_OFFERS_SMTPUTF8) != 0 &&
               ((mail->flags & ENVELOPE_SMTPUTF8) != 0 || !address_is_ascii(mail->sender));
     for (size_t i = 0; !c->utf8 && i < mail->rcpt_count; i++) {
@@ -989,7 +1018,7 @@ void client_begin(struct client *c, const struct client_mail *mail, struct mono 
     } else {
         return;
     }
-    c->send_step = STEP_NONE; /* refused by us: nothing is sent */
+    c->send_step = STEP_NONE; /* refused locally: nothing is sent */
 }
 
 /* -- a transaction: receiving ------------------------------------------------------------------ */
@@ -1006,18 +1035,35 @@ static void on_mail(struct client *c)
     settle_by_reply(c, 0, c->mail.rcpt_count, CLIENT_PHASE_MAIL);
 }
 
+/* Does the site take no more recipients in this transaction (RFC 5321, 4.5.3.1.10)? The same codes
+ * also mean a full mailbox or disk, which the enhanced status tells. */
+static bool is_too_many(const struct client *c)
+{
+    const struct reply *r = &c->reply;
+    bool about_number = !r->status_sent || (r->status.subject == 5 && r->status.detail == 3);
+
+    return c->accepted && (r->code == 452 || r->code == 552) && about_number;
+}
+
 static void on_rcpt(struct client *c)
 {
     uint32_t i = c->recv_rcpt++;
 
     if ((c->marks[i] & MARK_SETTLED) != 0) {
-        return; /* MAIL was refused; what the peer says to a pipelined RCPT is of no interest */
+        return; /* MAIL was refused, so the reply to a pipelined RCPT does not matter */
     }
     if (c->reply.code / 100 == 2) {
         c->marks[i] |= MARK_ACCEPTED;
+        c->accepted = true;
         return;
     }
     c->rcpts_open--;
+    if (is_too_many(c)) {
+        c->reply.status = too_many_rcpts;
+        settle_by_reply(c, i, i + 1, CLIENT_PHASE_RCPT);
+        c->too_many = true;
+        return;
+    }
     settle_by_reply(c, i, i + 1, CLIENT_PHASE_RCPT);
 }
 
@@ -1030,10 +1076,11 @@ static void on_data(struct client *c, struct mono now)
             c->content_asked = false;
             enter(c, CONTENT, now);
         } else if (c->config->lmtp) {
-            c->reusable = false; /* how many replies an empty message gets can't be known */
+            c->reusable = false; /* the number of replies to an empty message can't be known */
         } else {
-            /* RFC 2920, 3.1: all were refused, yet a pipelined DATA was taken. */
-            CHECK(buf_add(&c->out, final_dot)); /* no last look: no recipient gets it */
+            /* RFC 2920, 3.1: all were refused, yet a pipelined DATA was accepted. */
+            CHECK(buf_add(&c->out, final_dot)); /* without a last look, because no recipient gets
+                                                 * it */
             c->outstanding = 1;
             enter(c, FINAL, now);
         }
@@ -1091,8 +1138,8 @@ static void on_envelope(struct client *c, struct mono now)
     }
 }
 
-/* The peer speaks before it has heard the end. A refusal is its answer to the message; more content
- * would be wasted, and without the final dot the connection is of no more use. */
+/* Processes a reply before the end of the content. A refusal is the peer's reply to the message:
+ * more content would be wasted, and without the final dot the connection can't be used again. */
 static void on_early_reply(struct client *c, struct mono now)
 {
     if (c->reply.code == 421) {
@@ -1119,8 +1166,8 @@ static void on_final(struct client *c, struct mono now)
         fail_transaction(c);
         return;
     }
-    /* A reply that came before the final dot left is still the peer's word, but the dot must not
-     * follow it into the next transaction's place. */
+    /* A reply before the final dot was written still counts, but the dot must not be sent into the
+     * next transaction. */
     if (!client_is_flushed(c)) {
         if (c->reply.code / 100 == 2 && c->unsettled > 0) {
             fail_protocol(c);
@@ -1132,7 +1179,7 @@ static void on_final(struct client *c, struct mono now)
     c->outstanding--;
     c->rset_needed = false;
     if (c->unsettled == 0) {
-        return; /* the empty message after a refusal of all */
+        return; /* the empty message after all recipients were refused */
     }
     if (c->config->lmtp) {
         while ((c->marks[c->recv_rcpt] & (MARK_ACCEPTED | MARK_SETTLED)) != MARK_ACCEPTED) {
@@ -1205,6 +1252,8 @@ size_t client_input(struct client *c, struct slice in, struct mono now)
     do {
         size_t len;
 
+        c->reply.tolerant = !pipelines(c);
+        c->reply.greets = c->state == GREETING;
         event = reply_feed(&c->reply, slice_skip(in, used), &len);
         used += len;
         if ((event == REPLY_LINE || event == REPLY_DONE) && c->state == HELLO) {
@@ -1220,16 +1269,15 @@ size_t client_input(struct client *c, struct slice in, struct mono now)
         } else {
             fail_protocol(c);
         }
-        used = in.len; /* what follows can't be understood; and to use nothing means that nothing
-                          happened */
+        used = in.len; /* the rest can't be parsed; and 0 would mean that nothing happened */
     }
     return used;
 }
 
 /* -- content ----------------------------------------------------------------------------------- */
 
-/* Append all of `in`, which must fit even if every byte becomes two. Copies long runs at once:
- * memchr finds the line ends, and only a dot behind one, or a bare LF, interrupts a run. */
+/* Appends all of `in`, which must fit even if every byte becomes two. Copies long runs at once:
+ * memchr finds the line ends, and only a dot after one, or a bare LF, interrupts a run. */
 static void content_add(struct client *c, struct slice in)
 {
     const char *run = in.ptr, *at = in.ptr, *end_of_in = in.ptr + in.len;
@@ -1264,14 +1312,14 @@ size_t client_content(struct client *c, struct slice piece, bool last, struct mo
     size_t used = 0;
 
     if (c->state != CONTENT) {
-        return piece.len; /* the peer answered early, or is gone, while this was fetched */
+        return piece.len; /* the peer answered early, or is gone, since the request */
     }
     c->content_asked = false;
     while (used < piece.len) {
         size_t room = CLIENT_OUTPUT_MAX - CONTENT_TAIL_MAX - buf_len(&c->out);
         size_t len = piece.len - used < room / 2 ? piece.len - used : room / 2;
 
-        /* Each round fills half of what is left; stop before the rounds get silly. */
+        /* Each round fills half of the room; stop before the rounds get tiny. */
         if (len < piece.len - used && len < 256) {
             break;
         }
@@ -1295,7 +1343,7 @@ size_t client_content(struct client *c, struct slice piece, bool last, struct mo
 
 /* -- the last look ----------------------------------------------------------------------------- */
 
-/* What the socket did not take of the dot comes out of the output again. */
+/* Removes from the output those bytes of the dot that the socket did not accept. */
 static void hold_dot(struct client *c)
 {
     size_t len = buf_len(&c->out) < c->dot_left ? buf_len(&c->out) : c->dot_left;
@@ -1353,6 +1401,7 @@ static bool next_verdict(struct client *c, struct client_event *ret_event)
             .status = c->status,
             .text = c->outcome == CLIENT_SENT ? said : buf_slice(&c->text),
             .reply = said,
+            .too_many = c->too_many,
             .dsn_passed = (c->offers & CLIENT_OFFERS_DSN) != 0,
         };
         return true;
@@ -1401,7 +1450,7 @@ static bool next_pending(struct client *c, struct client_event *ret_event)
     UNREACHABLE("a pending event beyond the enum");
 }
 
-/* The socket took bytes since the last time. */
+/* Restarts the timeout if the socket accepted bytes since the last call. */
 static void note_progress(struct client *c, struct mono now)
 {
     if ((c->state == CONTENT || c->state == FINAL) && buf_len(&c->out) < c->out_seen) {
@@ -1478,7 +1527,7 @@ struct mono client_deadline(const struct client *c)
 void client_expire(struct client *c, struct mono now)
 {
     if (verdicts_wait(c) || c->pending != PENDING_NONE) {
-        return; /* what is told first may end the session */
+        return; /* an event that waits may end the session */
     }
     note_progress(c, now);
     if (c->state == ENDED || !mono_reached(c->deadline, now)) {
@@ -1514,24 +1563,9 @@ bool client_unresolved(const struct client *c, size_t rcpt)
     return (c->marks[rcpt] & MARK_SETTLED) == 0;
 }
 
-unsigned client_offers(const struct client *c)
-{
-    return c->offers;
-}
-
-uint64_t client_size_limit(const struct client *c)
-{
-    return c->size_limit;
-}
-
 bool client_is_logging_in(const struct client *c)
 {
     return c->state == AUTH;
-}
-
-bool client_is_secure(const struct client *c)
-{
-    return c->secure;
 }
 
 void client_audit(const struct client *c)

@@ -5,7 +5,8 @@
 
 #define SYNTAX_PARAMETER "5.5.4"
 
-/* ESMTP parameters are looked up in a table for each command; each writes its part of a result. */
+/* ESMTP parameter of a command, found by name in the command's table; `parse` writes its part of
+ * the result. */
 struct parameter {
     const char *name;
     struct refusal (*parse)(struct slice value, const struct command_rules *rules, void *result);
@@ -49,7 +50,7 @@ static struct refusal parse_parameter(struct slice word, const struct parameter 
     return (struct refusal){555, SYNTAX_PARAMETER, "Parameter not recognized", NULL};
 }
 
-/* The words behind the path. */
+/* Parses the words after the path. */
 static struct refusal parse_parameters(struct slice rest, const struct parameter *table,
                                        size_t count, const struct command_rules *rules,
                                        void *result)
@@ -66,8 +67,8 @@ static struct refusal parse_parameters(struct slice rest, const struct parameter
     return refusal;
 }
 
-/* The path behind `keyword` ("FROM:" or "TO:"); *rest is what follows it. The character set is the
- * caller's to check: SMTPUTF8 comes behind the path. */
+/* Parses the path after `keyword` ("FROM:" or "TO:"); *ret_rest is the text after it. The caller
+ * checks the character set, because SMTPUTF8 comes after the path. */
 static enum address_error parse_path(struct slice argument, size_t keyword_len, unsigned options,
                                      const struct command_rules *rules, struct address *ret_address,
                                      struct slice *ret_rest)
@@ -90,7 +91,7 @@ static enum address_error parse_path(struct slice argument, size_t keyword_len, 
     }
     *ret_rest = slice_skip(path, used);
     if (ret_rest->len > 0 && ret_rest->ptr[0] != ' ') {
-        return ADDRESS_NOT_A_PATH; /* <a@b>c: parameters stand behind a blank */
+        return ADDRESS_NOT_A_PATH; /* <a@b>c: a blank must precede parameters */
     }
     return ADDRESS_OK;
 }
@@ -138,7 +139,7 @@ static struct refusal mail_smtputf8(struct slice value, const struct command_rul
 {
     struct command_mail *mail = result;
 
-    (void)value; /* it has none */
+    (void)value; /* no value */
     if (!rules->smtputf8) {
         return (struct refusal){555, SYNTAX_PARAMETER, "SMTPUTF8 is not offered", NULL};
     }
@@ -183,8 +184,8 @@ static struct refusal mail_envid(struct slice value, const struct command_rules 
     return REFUSAL_NONE;
 }
 
-/* Who is said to have submitted the message first (RFC 4954, 5). No client is trusted to say so,
- * which makes it "<>"; it has to be taken where AUTH is offered. */
+/* Checks the original submitter of the message (RFC 4954, 5). No client is trusted with this value,
+ * so it is treated as "<>"; it must be accepted where AUTH is offered. */
 static struct refusal mail_auth(struct slice value, const struct command_rules *rules, void *result)
 {
     (void)result;
@@ -225,7 +226,7 @@ struct refusal command_parse_mail(struct slice argument, const struct command_ru
     return REFUSAL_NONE;
 }
 
-/* What RCPT's parameters write to: whether ORCPT may hold UTF-8 was decided by MAIL. */
+/* Result of RCPT's parameters. MAIL determines whether ORCPT may contain UTF-8. */
 struct rcpt_result {
     struct command_rcpt rcpt;
     bool smtputf8;
@@ -269,7 +270,7 @@ static struct refusal rcpt_notify(struct slice value, const struct command_rules
     return REFUSAL_NONE;
 }
 
-/* An address type, RFC 3461, 4.2: an atom. */
+/* Is this an address type (RFC 3461, 4.2), an atom? */
 static bool is_address_type(struct slice type)
 {
     for (size_t i = 0; i < type.len; i++) {
@@ -295,7 +296,7 @@ static struct refusal rcpt_orcpt(struct slice value, const struct command_rules 
         return bad_value("ORCPT is too long or not of the form type;address");
     }
     if (!xtext_valid(text)) {
-        /* RFC 6533, section 3: with type utf-8 and SMTPUTF8, UTF-8 may stand unencoded. */
+        /* RFC 6533, section 3: with type utf-8 and SMTPUTF8, UTF-8 may be unencoded. */
         if (!to->smtputf8 || !slice_equal_nocase(type, SLICE("utf-8")) ||
             !address_utf8_valid(text)) {
             return bad_value("ORCPT is not xtext");

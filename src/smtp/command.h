@@ -1,8 +1,8 @@
 /*
- * The arguments of MAIL, RCPT, BDAT and HELO: a function of the text alone, without a session.
+ * Arguments of MAIL, RCPT, BDAT and HELO: functions of the text alone, without a session.
  *
- * What is wrong comes back as a refusal: a static reply for the client. Slices in results point
- * into the argument.
+ * Errors are returned as a refusal: a static reply for the client. Slices in results point into the
+ * argument.
  */
 #ifndef SMTP_COMMAND_H
 #define SMTP_COMMAND_H
@@ -13,22 +13,22 @@
 #include "address.h"
 #include "slice.h"
 
-/* A reply that says no. */
+/* A reply that refuses a command. */
 struct refusal {
     unsigned code;
     const char *status; /* enhanced status code */
-    const char *text;   /* may have a full second half in `detail` */
-    const char *detail; /* NULL, or what follows a colon */
+    const char *text;   /* text, continued by `detail` if that is not NULL */
+    const char *detail; /* NULL, or the text after a colon */
 };
 
 #define REFUSAL_NONE ((struct refusal){0})
 
-/* What the session offers or insists on. */
+/* Extensions and requirements of the session. */
 struct command_rules {
     bool smtputf8;
     bool dsn;
-    bool auth;              /* AUTH= of MAIL is taken, and means nothing to us */
-    bool no_domain;         /* addresses without a domain are fine */
+    bool auth;              /* AUTH= of MAIL is accepted and ignored */
+    bool no_domain;         /* addresses without a domain are accepted */
     bool strict_paths;      /* see struct server_config */
     uint64_t message_bytes; /* limit for SIZE; 0 = none */
 };
@@ -46,19 +46,19 @@ struct command_rcpt {
     unsigned notify;    /* of enum notify */
 };
 
-/* `FROM:<path> [parameters]`. The result is untouched when refused (code != 0). */
+/* Parses `FROM:<path> [parameters]`. The result is untouched if refused (code != 0). */
 struct refusal command_parse_mail(struct slice argument, const struct command_rules *rules,
                                   struct command_mail *ret_mail);
 
-/* `TO:<path> [parameters]`. `smtputf8` tells whether MAIL had that parameter. */
+/* Parses `TO:<path> [parameters]`. `smtputf8`: whether MAIL had that parameter. */
 struct refusal command_parse_rcpt(struct slice argument, const struct command_rules *rules,
                                   bool smtputf8, struct command_rcpt *ret_rcpt);
 
-/* `size [LAST]`. */
+/* Parses `size [LAST]`. */
 bool command_parse_bdat(struct slice argument, uint64_t *ret_size, bool *ret_last);
 
-/* Is it something a client may call itself? A domain or literal, but as clients are careless any
- * printable ASCII word will do. */
+/* Is this acceptable as a client's name? RFC 5321 requires a domain or literal, but clients are
+ * careless, so any printable ASCII word is accepted. */
 bool command_helo_valid(struct slice name);
 
 #endif

@@ -1,13 +1,12 @@
 /*
- * Method. Two questions are asked of every byte: where does a line end, and what is in it. The
- * first is asked with memchr() for LF, from line to line, the second once per input for all of it:
- * 8-bit bytes by words, NUL with memchr(). A CR is only looked for inside a line, so a well-formed
- * line costs two memchr() and a few comparisons. Only the header section is walked through byte by
- * byte.
+ * Method. Two properties of every byte matter: whether it ends a line, and its value. Line ends are
+ * found with memchr() for LF, from line to line. Values are checked once per input for all of it:
+ * 8-bit bytes by words, NUL with memchr(). A CR is searched only inside a line, so a well-formed
+ * line costs two memchr() and a few comparisons. Only the header section is examined byte by byte.
  *
  *   AT_START --'.'--> AFTER_DOT --CR--> DOT_CR --LF--> ENDED       (dotted only)
  *     ^  |               |                |
- *     |  other         other: the dot   other: the dot goes, the CR stays
+ *     |  other         other: the dot   other: the dot is dropped, the CR stays
  *     |  v               v is dropped     v
  *     | IN_LINE <-------------------------+
  *     |  |  ^
@@ -50,7 +49,7 @@ static bool has_8bit(struct slice bytes)
     return false;
 }
 
-/* The line at c->field_at is no header line: the body began there. */
+/* Ends the header section before the line at c->field_at, where the body began. */
 static void end_header(struct content *c)
 {
     c->part = CONTENT_BODY;
@@ -73,8 +72,8 @@ static void count_field(struct content *c)
     }
 }
 
-/* One byte of content at offset `at`, while in the header section. `line_start` is true for the
- * first byte behind a CRLF: a bare LF is just a byte of a value. */
+/* Processes one byte of content at offset `at`, while in the header section. `line_start` is true
+ * for the first byte after a CRLF: a bare LF is just a byte of a value. */
 static void header_byte(struct content *c, char byte, uint64_t at, bool line_start)
 {
     if (line_start) {
@@ -123,7 +122,7 @@ static void header_byte(struct content *c, char byte, uint64_t at, bool line_sta
         }
         break;
     case CONTENT_HEADER_BREAK:
-        /* LF: the empty line. Anything else: a line that begins with a bare CR is no field. */
+        /* LF: the empty line. Any other byte: a line that begins with a bare CR is not a field. */
         end_header(c);
         break;
     case CONTENT_BODY:
@@ -131,8 +130,8 @@ static void header_byte(struct content *c, char byte, uint64_t at, bool line_sta
     }
 }
 
-/* Walk through the header section in `bytes`, which are content and begin at offset facts.bytes.
- * `place` is where the first of them stands. */
+/* Examines the header section in `bytes`, which are content and begin at offset facts.bytes.
+ * `place` is the place of the first of them. */
 static void header_scan(struct content *c, struct slice bytes, enum content_place place)
 {
     uint64_t at = c->facts.bytes;
@@ -147,7 +146,7 @@ static void header_scan(struct content *c, struct slice bytes, enum content_plac
             place = byte == '\r' ? CONTENT_AFTER_CR : CONTENT_IN_LINE;
         }
     }
-    /* A line counts once it is known to be a field, so that the number never goes back. */
+    /* A line counts once it is known to be a field, so that the number never decreases. */
     if (c->part == CONTENT_FIELD_VALUE) {
         c->facts.header_bytes = at + bytes.len;
     }
@@ -164,14 +163,15 @@ static void line_grew(struct content *c, size_t len)
     }
 }
 
-/* A CR was handed out and no LF follows: it was a byte of the line. */
+/* Counts a CR that was returned as a byte of its line, because no LF follows. */
 static void bare_cr(struct content *c)
 {
     c->facts.flags |= CONTENT_BARE_CR;
     line_grew(c, 1);
 }
 
-/* Bytes of one line, without LF: see what CRs do in it. Leaves place at IN_LINE or AFTER_CR. */
+/* Accounts for bytes of one line, without LF, and for CRs in them. Leaves c->place at IN_LINE or
+ * AFTER_CR. */
 static void line_bytes(struct content *c, struct slice bytes)
 {
     const char *cr;
@@ -186,7 +186,7 @@ static void line_bytes(struct content *c, struct slice bytes)
     if (cr != NULL && cr != bytes.ptr + bytes.len - 1) {
         c->facts.flags |= CONTENT_BARE_CR;
     }
-    /* Whether a CR at the end belongs to the line is seen at the next byte. */
+    /* The next byte shows whether a CR at the end belongs to the line. */
     if (bytes.ptr[bytes.len - 1] == '\r') {
         line_grew(c, bytes.len - 1);
         c->place = CONTENT_AFTER_CR;
@@ -209,8 +209,8 @@ static void line_feed(struct content *c)
     }
 }
 
-/* `bytes` are content. `place` says where the first of them stands; c->place is already behind
- * them. */
+/* Updates the facts by `bytes` of content. `place` is the place of the first of them; c->place is
+ * already after them. */
 static void account(struct content *c, struct slice bytes, enum content_place place)
 {
     if ((c->facts.flags & CONTENT_8BIT) == 0 && has_8bit(bytes)) {
@@ -225,7 +225,8 @@ static void account(struct content *c, struct slice bytes, enum content_place pl
     c->facts.bytes += bytes.len;
 }
 
-/* Length of what can be handed out of `in` as it is: up to a dot at the start of a line. */
+/* Returns the length of the content at the start of `in` that needs no change: up to a dot at the
+ * start of a line. */
 static size_t run_length(struct content *c, struct slice in)
 {
     const char *at = in.ptr, *end = in.ptr + in.len;
@@ -269,7 +270,7 @@ bool content_feed(struct content *c, struct slice in, size_t *ret_used, struct s
             c->place = CONTENT_DOT_CR;
             return false;
         }
-        /* The dot was stuffing: what follows is the first byte of the line, even if it is a dot. */
+        /* The dot was stuffing: the next byte is the first of the line, even if it is a dot. */
         c->place = CONTENT_IN_LINE;
         place = CONTENT_AT_START;
         break;
@@ -310,7 +311,7 @@ void content_finish(struct content *c)
     }
     if (c->part == CONTENT_FIELD_NAME || c->part == CONTENT_FIELD_BLANK ||
         c->part == CONTENT_HEADER_BREAK) {
-        end_header(c); /* the last line never became a field */
+        end_header(c); /* the last line did not become a field */
     }
     c->place = CONTENT_ENDED;
 }

@@ -4,7 +4,7 @@
 
 bool dane_record_parse(struct slice rdata, struct dane_record *ret_record)
 {
-    static const size_t lengths[] = {0, 32, 64}; /* by matching type; 0: any but none */
+    static const size_t lengths[] = {0, 32, 64}; /* by matching type; 0: any length of at least 1 */
     struct dane_record r;
 
     if (rdata.len < 4) {

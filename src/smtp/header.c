@@ -7,7 +7,7 @@
 #include "check.h"
 
 #define SECONDS_PER_DAY 86400
-/* 9999-12-31 23:59:59 UTC: RFC 5322 knows years of more digits, mail programs do not. */
+/* 9999-12-31 23:59:59 UTC: RFC 5322 allows years with more digits, mail programs do not. */
 #define SECONDS_MAX INT64_C(253402300799)
 
 static bool is_blank(char c)
@@ -15,7 +15,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t';
 }
 
-/* Length of the line `s` begins with, line end included. */
+/* Returns the length of the first line of `s`, line end included. */
 static size_t line_length(struct slice s)
 {
     size_t lf = slice_find(s, '\n');
@@ -112,13 +112,13 @@ unsigned header_presence(struct slice content)
     return found;
 }
 
-/* Year, month (0..11) and day (1..31) of a day counted from 1970-01-01, day >= 0. */
+/* Computes year, month (0..11) and day (1..31) of a day counted from 1970-01-01, day >= 0. */
 static void civil_date(int64_t day, int *ret_year, int *ret_month, int *ret_day)
 {
     static const int month_days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
     int year = 1970, month = 0;
 
-    /* 146097 days are 400 years; what remains is at most 400 steps of a year. */
+    /* 146097 days are 400 years, so at most 400 steps of a year are left. */
     year += 400 * (int)(day / 146097);
     day %= 146097;
     for (;;) {
@@ -162,7 +162,8 @@ bool header_date(struct wall time, int utc_offset_minutes, struct buf *out)
 bool header_put_missing(unsigned present, const struct header_missing *m, struct buf *out)
 {
     if ((present & HEADER_FROM) == 0) {
-        (void)buf_addf(out, "From: %.*s\r\n", SLICE_ARGS(m->from)); /* sticky, all of it */
+        (void)buf_addf(out, "From: %.*s\r\n", SLICE_ARGS(m->from)); /* the error is sticky, here and
+                                                                     * below */
     }
     if ((present & HEADER_DATE) == 0) {
         (void)buf_add_string(out, "Date: ");
@@ -187,11 +188,11 @@ const char *header_protocol(bool lmtp, bool extended, bool tls, bool login, bool
          {{"UTF8LMTP", "UTF8LMTPA"}, {"UTF8LMTPS", "UTF8LMTPSA"}}},
     };
 
-    /* RFC 3848 has no word for HELO under TLS, which no client says. */
+    /* RFC 3848 has no name for HELO under TLS, which no client uses. */
     return !lmtp && !extended && !tls && !utf8 ? "SMTP" : names[lmtp][utf8][tls][login];
 }
 
-/* Do brackets pair up, so that they are a comment within the comment? */
+/* Do the brackets form pairs, so that they are comments within the comment? */
 static bool brackets_pair(struct slice text)
 {
     size_t open = 0;
@@ -215,13 +216,13 @@ static void add_ascii(struct buf *out, struct slice text, bool brackets)
     }
 }
 
-/* Text that can neither end a line nor begin or end a comment. */
+/* Adds text that can neither end a line nor begin or end a comment. */
 static void add_harmless(struct buf *out, struct slice text)
 {
     add_ascii(out, text, false);
 }
 
-/* The same inside a comment, which may hold others. */
+/* Adds harmless text inside a comment, which may contain other comments. */
 static void add_in_comment(struct buf *out, struct slice text)
 {
     add_ascii(out, text, brackets_pair(text));
@@ -232,7 +233,7 @@ static void add_or_unknown(struct buf *out, struct slice text)
     add_harmless(out, text.len > 0 ? text : SLICE("unknown"));
 }
 
-/* Inside angle brackets; addresses may be UTF-8. */
+/* Adds an address for use inside angle brackets; it may be UTF-8. */
 static void add_recipient(struct buf *out, struct slice recipient)
 {
     for (size_t i = 0; i < recipient.len; i++) {

@@ -7,7 +7,7 @@
 
 struct field {
     struct slice name, whole;
-    char *owned; /* what both point to; NULL: the header that was given */
+    char *owned; /* memory of both slices; NULL: they point into the given header */
 };
 
 struct header_edit {
@@ -40,7 +40,7 @@ void header_edit_free(struct header_edit *h)
     mem_free(h);
 }
 
-/* Count a change of so many bytes; false when there are too many. */
+/* Counts a change that adds `bytes`; returns false at a limit. */
 static bool count_change(struct header_edit *h, size_t bytes)
 {
     if (h->changes == HEADER_EDIT_CHANGES_MAX || bytes > HEADER_EDIT_BYTES_MAX - h->bytes) {

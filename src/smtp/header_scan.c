@@ -55,7 +55,7 @@ static void name_add(struct header_scan *s, char c)
     s->name_len++;
 }
 
-/* At the colon. */
+/* Starts a value, at the colon. */
 static void value_begin(struct header_scan *s)
 {
     s->in_field = true;
@@ -71,7 +71,8 @@ static void value_begin(struct header_scan *s)
     s->place = s->field < s->count ? HEADER_SCAN_VALUE : HEADER_SCAN_SKIP;
 }
 
-/* What of the line stands in the input. False: not all of the line is there. */
+/* Cuts the line, or its part in the input, from the front of *in. Returns true if its end is
+ * there. */
 static bool take_line(struct slice *in, struct slice *ret_line)
 {
     size_t lf = slice_find(*in, '\n');
@@ -82,7 +83,7 @@ static bool take_line(struct slice *in, struct slice *ret_line)
     return whole;
 }
 
-/* Bytes beyond the value's limit are left out; blanks in front take no room. */
+/* Adds to a value, up to its limit; blanks in front of the value are dropped. */
 static void value_add(struct header_scan_field *f, struct slice bytes)
 {
     size_t room;
@@ -137,7 +138,7 @@ void header_scan_feed(struct header_scan *s, struct slice in)
     while (in.len > 0 && s->place != HEADER_SCAN_ENDED) {
         switch (s->place) {
         case HEADER_SCAN_LINE_START:
-            line_start(s, in.ptr[0]); /* which is left for the next place */
+            line_start(s, in.ptr[0]); /* the byte is left for the next place */
             break;
         case HEADER_SCAN_NAME:
         case HEADER_SCAN_COLON:

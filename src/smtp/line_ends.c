@@ -4,7 +4,7 @@
 
 #include "check.h"
 
-/* A CR that no LF follows. */
+/* Writes a blank for a held back CR that no LF follows. */
 static char *put_bare_cr(struct line_ends *l, char *to)
 {
     if (l->after_cr) {
@@ -15,7 +15,7 @@ static char *put_bare_cr(struct line_ends *l, char *to)
     return to;
 }
 
-/* Bytes without LF. Almost all text has one CR there at most, at the end. */
+/* Converts bytes without LF. Almost all text has at most one CR there, at the end. */
 static char *put_line(struct line_ends *l, struct slice line, char *to)
 {
     while (line.len > 0) {
@@ -75,6 +75,6 @@ struct slice line_ends_finish(struct line_ends *l, struct buf *out)
     if (!l->after_cr && !l->in_line) {
         return slice_of("", 0);
     }
-    l->after_cr = false; /* the LF that was missing behind it */
+    l->after_cr = false; /* the LF that follows completes it */
     return line_ends_add(l, SLICE("\n"), out);
 }

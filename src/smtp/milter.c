@@ -12,7 +12,7 @@
 
 enum state { NEGOTIATING, READY, WAITING, FAILED };
 
-/* What the filter may do, of what it says it wants. */
+/* Actions that a filter may request in the negotiation. */
 enum action {
     ACT_ADD_HEADER = 0x01,
     ACT_REPLACE_BODY = 0x02,
@@ -28,17 +28,18 @@ enum action {
     (ACT_ADD_HEADER | ACT_REPLACE_BODY | ACT_ADD_RCPT | ACT_DELETE_RCPT | ACT_CHANGE_HEADER |      \
      ACT_QUARANTINE | ACT_CHANGE_SENDER | ACT_ADD_RCPT_WITH | ACT_SET_MACROS)
 
-/* What need not be said to it, what it will not answer, and how fields are written. */
+/* Bits of the protocol's mask, and versions of the protocol. */
 #define SKIP_OFFERED    0x400u
 #define LEADING_SPACE   0x100000u
 #define VERSION_OURS    6u
 #define VERSION_MIN     2u
 #define VERSION_OF_DATA 4u
 
-/* In the order of enum step. */
+/* Steps, in the order of enum step. */
 static const struct {
     char letter;
-    uint32_t unwanted, unanswered; /* bits of the protocol's mask */
+    uint32_t unwanted, unanswered; /* masks of the protocol's bits for "the filter does not want the
+                                    * step" and "does not answer it" */
 } steps[] = {
     {'O', 0, 0},          {'C', 0x01, 0x1000},   {'H', 0x02, 0x2000}, {'M', 0x04, 0x4000},
     {'R', 0x08, 0x8000},  {'T', 0x200, 0x10000}, {'L', 0x20, 0x80},   {'N', 0x40, 0x40000},
@@ -56,7 +57,7 @@ enum step {
     STEP_BODY,
     STEP_END,
 };
-/* What versions before 6 know of both masks. */
+/* Returns the actions that a version of the protocol has. */
 static uint32_t actions_of(unsigned version)
 {
     return version < VERSION_OURS ? 0x3fu : (uint32_t)ACTIONS;
@@ -105,7 +106,7 @@ static void fail(struct milter *m, const char *why)
     }
 }
 
-/* Send the packet that `body` holds behind its letter; body is emptied. */
+/* Sends a packet with the content of `body` after its letter, and empties `body`. */
 static void send_packet(struct milter *m, char letter, struct buf *body)
 {
     if (body->failed || buf_len(&m->out) + 5 + buf_len(body) > MILTER_OUTPUT_MAX) {
@@ -188,7 +189,7 @@ struct mono milter_deadline(const struct milter *m)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* Is nothing to be said for this step? Its verdict is then there at once. */
+/* Is the step not sent to the filter? If so, it has its verdict at once. */
 static bool passes(struct milter *m, enum step step)
 {
     CHECK(m->state == FAILED || milter_is_ready(m));
@@ -323,8 +324,8 @@ void milter_end(struct milter *m, struct mono now)
     take_empty(m, STEP_END, now);
 }
 
-/* Filters know LF as the end of a line of a field, and, where they have not asked for more, no
- * blank behind the colon. */
+/* Sends a field with LF as line end, and without the blank after the colon unless the filter has
+ * negotiated LEADING_SPACE. */
 void milter_header(struct milter *m, struct slice name, struct slice value, struct mono now)
 {
     struct buf body;
@@ -370,7 +371,8 @@ static void say(struct milter *m, char letter)
 void milter_abort(struct milter *m)
 {
     if (m->state == WAITING || m->state == NEGOTIATING) {
-        fail(m, "given up while it was to answer"); /* whose answer comes next is not known */
+        fail(m, "given up while it was to answer"); /* the next answer could not be assigned to a
+                                                     * step */
     } else if (m->state == READY) {
         say(m, 'A');
         m->at_once = false;
@@ -386,7 +388,7 @@ void milter_quit(struct milter *m)
     }
 }
 
-/* ---- what the filter says -------------------------------------------------------------------- */
+/* ---- answers of the filter ------------------------------------------------------------------- */
 
 static void negotiated(struct milter *m, struct slice body)
 {
@@ -408,7 +410,7 @@ static void negotiated(struct milter *m, struct slice body)
     }
 }
 
-/* Cut a text off the front; false when its NUL is missing. */
+/* Cuts a text off the front; returns false if its NUL is missing. */
 static bool cut_text(struct slice *rest, struct slice *ret_text)
 {
     size_t at = slice_find(*rest, '\0');
@@ -431,7 +433,8 @@ static bool is_field_name(struct slice name)
     return name.len > 0;
 }
 
-/* A field's value in wire form into m->text; false when it would be the end of the field. */
+/* Puts a field's value in wire form into m->text; returns false if the value would end the
+ * field. */
 static bool keep_value(struct milter *m, struct slice value)
 {
     bool at_start = false;
@@ -482,14 +485,14 @@ static void change_header(struct milter *m, char letter, struct slice body,
         !is_field_name(event->name) || !keep_value(m, value)) {
         fail(m, "it sets a header field that is none");
     } else if (letter == 'm' && event->index == 0) {
-        event->index = 1; /* what libmilter's programs mean by it */
+        event->index = 1; /* as libmilter's programs mean it */
         event->value = buf_slice(&m->text);
     } else {
         event->value = buf_slice(&m->text);
     }
 }
 
-/* "<a@b>" or "a@b"; whether it is an address is for the owner to say. */
+/* Takes "<a@b>" or "a@b"; the owner checks whether this is an address. */
 static void change_address(struct milter *m, enum milter_change change, struct slice body,
                            struct milter_event *event)
 {
@@ -506,7 +509,7 @@ static void change_address(struct milter *m, enum milter_change change, struct s
     event->value = address;
 }
 
-/* "550 5.7.1 text"; a line of several is joined. In it, per cent signs are doubled. */
+/* Parses "550 5.7.1 text"; several lines are joined. Per cent signs are doubled in the packet. */
 static void take_reply(struct milter *m, struct slice body, struct milter_event *event)
 {
     struct slice text;
@@ -548,7 +551,7 @@ static bool may(struct milter *m, uint32_t action, const char *why)
     return true;
 }
 
-/* One of the changes of a message; false: it is another word. */
+/* Processes a change of the message; returns false if the letter is another one. */
 static bool take_change(struct milter *m, char letter, struct slice body,
                         struct milter_event *event)
 {
@@ -602,7 +605,7 @@ static bool take_change(struct milter *m, char letter, struct slice body,
     }
 }
 
-/* The step is over with this verdict. */
+/* Ends the step with this verdict. */
 static void settle(struct milter *m, enum milter_verdict verdict, struct milter_event *event)
 {
     bool in_session = m->step == STEP_CONNECT || m->step == STEP_HELO;
@@ -662,7 +665,7 @@ static void take_verdict(struct milter *m, char letter, struct slice body,
     }
 }
 
-/* One packet. True when *event is filled. */
+/* Processes one packet. Returns true if *event is filled. */
 static bool take_packet(struct milter *m, char letter, struct slice body,
                         struct milter_event *event)
 {
@@ -675,7 +678,7 @@ static bool take_packet(struct milter *m, char letter, struct slice body,
         return false;
     }
     if (letter == 'p') {
-        return false; /* the owner's milter_input has moved the deadline */
+        return false; /* milter_input has already moved the deadline */
     }
     if (!take_change(m, letter, body, event)) {
         take_verdict(m, letter, body, event);
@@ -699,7 +702,7 @@ void milter_input(struct milter *m, struct slice in, struct mono now)
 
 void milter_next(struct milter *m, struct milter_event *ret_event)
 {
-    if (m->taken > 0) { /* what the last event's slices pointed to */
+    if (m->taken > 0) { /* the memory of the last event's slices */
         buf_consume(&m->in, m->taken);
         m->taken = 0;
     }

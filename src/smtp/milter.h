@@ -2,31 +2,31 @@
  * The mail server's side of the milter protocol (version 6, libmilter's), for one filter: without
  * I/O.
  *
- * The owner has the socket and the clock. It takes one step at a time and asks for what came of it:
+ * The owner has the socket and the clock. It takes one step at a time and then drains the results:
  *
- *     milter_init                                      the connection is there
+ *     milter_init                                      after connecting
  *     a step: milter_connect, _helo, _mail, _rcpt, _data, _header, _end_of_header, _body, _end
- *     drain:  milter_next until MILTER_VERDICT or MILTER_FAILED; while it says MILTER_NEED_INPUT,
- *             write milter_output, read, give the bytes to milter_input
- *     at milter_deadline, when no input is there: milter_expire; drain
+ *     drain:  milter_next until MILTER_VERDICT or MILTER_FAILED; while it returns
+ *             MILTER_NEED_INPUT, write milter_output, read, pass the bytes to milter_input
+ *     at milter_deadline, if there is no input: milter_expire; drain
  *
  *   NEGOTIATING -> READY --step--> WAITING --verdict--> READY ... -> milter_quit
  *                                     |
  *                                     +--> FAILED: too late, gone, or out of step
  *
- * A step that the filter does not want, or to which it wants to say nothing, has its verdict
- * (CONTINUE) at once, so a header passes in one write. After ACCEPT the rest of the message, or of
- * the session when it came before MAIL, passes the same way.
+ * A step that the filter does not want, or does not answer, has its verdict (CONTINUE) at once, so
+ * a header is sent in one write. After ACCEPT the rest of the message, or of the session if ACCEPT
+ * came before MAIL, passes the same way.
  *
  *   connect helo (mail rcpt.. data header.. end_of_header body.. end | abort)..  quit
  *
- * Changes come as events of the last step, before its verdict: the owner collects them and applies
- * all of them or, if the filter fails, none. Everything a filter says is checked here: only actions
- * that it has asked for at the beginning, only at the end of a message, names and values of header
- * fields that are some, replies of 4xx and 5xx. What does not fit is MILTER_FAILED.
+ * Changes are events of the last step, before its verdict: the owner collects them and applies all
+ * of them or, if the filter fails, none. All of a filter's answers are checked here. Allowed are
+ * actions that it requested in the negotiation, only at the end of a message, valid names and
+ * values of header fields, and replies of 4xx and 5xx. Any other answer is MILTER_FAILED.
  *
  * Not offered: rejected recipients (SMFIP_RCPT_REJ), larger packets (SMFIP_MDS_*), unknown
- * commands. Lists of wanted macros are passed over: all that the owner knows are always sent.
+ * commands. Lists of wanted macros are ignored: all macros that the owner has are always sent.
  *
  * Source: libmilter's mfdef.h of sendmail 8.14 and later, for the numbers and letters.
  */
@@ -41,11 +41,12 @@
 #include "slice.h"
 #include "times.h"
 
-/* A body goes out in pieces of at most so many bytes. */
+/* Maximum of bytes of one piece of a body. */
 #define MILTER_BODY_MAX 65535
-/* The longest packet that is taken from a filter. */
+/* Longest packet that is accepted from a filter. */
 #define MILTER_PACKET_MAX (128 * 1024)
-/* Most output that waits for the socket: no step is to be taken while more than half of it does. */
+/* Maximum of output that waits for the socket. The owner must not take a step while more than half
+ * of it waits. */
 #define MILTER_OUTPUT_MAX (512 * 1024)
 /* Longest text of a reply. */
 #define MILTER_TEXT_MAX 480
@@ -53,40 +54,41 @@
 struct milter_config {
     int64_t command_timeout_us; /* milter_command_timeout */
     int64_t content_timeout_us; /* milter_content_timeout: from a piece of content, or its end, to
-                                   the verdict, each sign of progress counts anew */
-    unsigned version;           /* the highest that is offered, 2..6; 0: 6 */
+                                 * the verdict; restarted by each sign of progress */
+    unsigned version;           /* highest version that is offered, 2..6; 0: 6 */
 };
 
 enum milter_verdict {
     MILTER_CONTINUE,
     MILTER_ACCEPT,   /* the filter wants no more of this message, or session */
-    MILTER_REJECT,   /* 5.7.1; of a recipient when the step was one */
-    MILTER_TEMPFAIL, /* 4.7.1, likewise */
-    MILTER_REPLY,    /* the same with the filter's own code, status, text */
-    MILTER_DISCARD,  /* take the message and throw it away */
-    MILTER_CLOSE,    /* 421 and close the client's connection */
+    MILTER_REJECT,   /* 5.7.1; refuses the recipient after milter_rcpt */
+    MILTER_TEMPFAIL, /* 4.7.1; refuses the recipient after milter_rcpt */
+    MILTER_REPLY,    /* refuses with the filter's own code, status and text */
+    MILTER_DISCARD,  /* accept the message and drop it */
+    MILTER_CLOSE,    /* reply 421 and close the client's connection */
 };
 
-/* What a filter does to a message. */
+/* A change that a filter makes to a message. */
 enum milter_change {
     MILTER_ADD_HEADER,    /* name, value: at the end of the header */
-    MILTER_INSERT_HEADER, /* likewise, so that it is number `index` of all; 0 is the first */
-    MILTER_CHANGE_HEADER, /* number `index` (from 1) of this name; value empty: remove it */
-    MILTER_ADD_RCPT,      /* value: the address in <>, or without; parameters are dropped */
-    MILTER_DELETE_RCPT,   /* likewise */
-    MILTER_CHANGE_SENDER, /* likewise */
-    MILTER_REPLACE_BODY,  /* value: a piece, the first or one more; may be empty */
-    MILTER_QUARANTINE,    /* value: why. Put the message on hold */
+    MILTER_INSERT_HEADER, /* name, value: so that it is number `index` of all fields; 0 is the
+                           * first */
+    MILTER_CHANGE_HEADER, /* field number `index` (from 1) of this name; value empty: remove it */
+    MILTER_ADD_RCPT,      /* value: the address without <>; parameters are dropped */
+    MILTER_DELETE_RCPT,   /* value: as for MILTER_ADD_RCPT */
+    MILTER_CHANGE_SENDER, /* value: as for MILTER_ADD_RCPT */
+    MILTER_REPLACE_BODY,  /* value: the first or a further piece; may be empty */
+    MILTER_QUARANTINE,    /* value: the reason. Put the message on hold */
 };
 
 enum milter_event_type {
-    MILTER_NEED_INPUT, /* nothing to tell yet */
+    MILTER_NEED_INPUT, /* no result yet */
     MILTER_VERDICT,
     MILTER_CHANGED,
-    MILTER_FAILED, /* `text`: why. The connection is of no more use */
+    MILTER_FAILED, /* `text` is the reason; the connection can't be used any longer */
 };
 
-/* Slices last until the next call. */
+/* An event. Slices last until the next call. */
 struct milter_event {
     enum milter_event_type type;
     enum milter_verdict verdict;
@@ -95,50 +97,51 @@ struct milter_event {
     struct slice text;   /* MILTER_REPLY, MILTER_FAILED */
     enum milter_change change;
     uint32_t index;
-    struct slice name;  /* of a header field: printable, without colon and blanks */
-    struct slice value; /* of one: lines end in CRLF and all but the first begin with a blank or
-                           tab; without the last line end; begins with the blank that is to stand
-                           behind the colon */
+    struct slice name;  /* name of a header field: printable, without colon and blanks */
+    struct slice value; /* value of a header field: lines end in CRLF and all but the first begin
+                         * with a blank or tab; without the last line end; begins with the blank
+                         * that follows the colon */
 };
 
-/* A macro, by the name that filters know it by: "i", "{auth_authen}". */
+/* A macro, under the name that filters use: "i", "{auth_authen}". */
 struct milter_macro {
     const char *name;
     struct slice value;
 };
 
-/* Fields are private to milter.c. */
+/* A connection to a filter. Fields are private to milter.c. */
 struct milter {
     const struct milter_config *config;
     struct buf in, out;
-    size_t taken;    /* of `in`: the packet of the event being reported */
-    struct buf text; /* of that event */
+    size_t taken;    /* bytes of `in`: the packet of the event being reported */
+    struct buf text; /* text of that event */
     struct mono deadline;
     uint32_t actions, protocol, version;
     uint8_t state, step, offered;
     char error[200];
-    bool at_once;      /* the step has its verdict without the filter */
+    bool at_once;      /* whether the step has its verdict without the filter */
     bool done_session; /* ACCEPT before MAIL */
-    bool done_message; /* ACCEPT after it, or another final verdict */
+    bool done_message; /* ACCEPT after MAIL, or another final verdict */
     bool skips_body;
     bool lost;
 };
 
-/* A connection was made. *config is borrowed. */
+/* Starts the negotiation on a new connection. *config is borrowed. */
 void milter_init(struct milter *m, const struct milter_config *config, struct mono now);
 void milter_fini(struct milter *m);
 
-/* May a step be taken? False while negotiating, while one is under way, and after a failure. */
+/* Can a step be taken? False while negotiating, during a step, and after a failure. */
 bool milter_is_ready(const struct milter *m);
 
-/* Is there any sense in taking a message's content apart for it? In its body? */
+/* Does the filter still want a message's content, or (milter_wants_body) its body? */
 bool milter_wants_content(const struct milter *m);
 bool milter_wants_body(const struct milter *m);
 
-/* Between messages: give memory back. What the last event pointed to is gone. */
+/* Frees memory between messages. The slices of the last event become invalid. */
 void milter_rest(struct milter *m);
 
-/* Macros for a step, to be called right before it. They hold until message or session ends. */
+/* Sends the macros for a step; to be called directly before it. They are valid until message or
+ * session ends. */
 enum milter_macros_of {
     MILTER_AT_CONNECT = 'C',
     MILTER_AT_HELO = 'H',
@@ -151,41 +154,43 @@ enum milter_macros_of {
 void milter_macros(struct milter *m, enum milter_macros_of step, const struct milter_macro *macros,
                    size_t count);
 
-/* The steps. `family` is 4, 6, 'L' (a Unix socket, `address` is its path) or 0 (not known). `name`
- * is the client's host name, or "[address]". */
+/* Takes a step; milter_next returns its verdict. `family` is 4, 6, 'L' (a Unix socket, `address` is
+ * its path) or 0 (not known). `name` is the client's host name, or "[address]". */
 void milter_connect(struct milter *m, struct slice name, int family, struct slice address,
                     uint16_t port, struct mono now);
 void milter_helo(struct milter *m, struct slice helo, struct mono now);
-/* `address` without angle brackets; `parameters` as they stood behind it, may be empty. */
+/* Takes a step with an envelope address, without angle brackets; `parameters` are the words after
+ * it in the command, may be empty. */
 void milter_mail(struct milter *m, struct slice address, struct slice parameters, struct mono now);
 void milter_rcpt(struct milter *m, struct slice address, struct slice parameters, struct mono now);
 void milter_data(struct milter *m, struct mono now);
-/* A field as it stands in the message: the value begins behind the colon and has its line ends. */
+/* Takes a step with a field as in the message: the value begins after the colon and has its line
+ * ends. */
 void milter_header(struct milter *m, struct slice name, struct slice value, struct mono now);
 void milter_end_of_header(struct milter *m, struct mono now);
 void milter_body(struct milter *m, struct slice piece, struct mono now);
 void milter_end(struct milter *m, struct mono now);
 
-/* The transaction is off, in any state: another may begin with milter_mail. A step that was under
- * way has no verdict. */
+/* Ends the transaction; another may begin with milter_mail. During a step or the negotiation the
+ * connection becomes FAILED instead. */
 void milter_abort(struct milter *m);
 
-/* Say goodbye: write the output, close. */
+/* Ends the session; the owner then writes the output and closes. */
 void milter_quit(struct milter *m);
 
-/* Bytes from the filter. Takes all. */
+/* Adds bytes from the filter, all of them. */
 void milter_input(struct milter *m, struct slice in, struct mono now);
 
-/* The next thing to know. */
+/* Returns the next event. */
 void milter_next(struct milter *m, struct milter_event *ret_event);
 
 struct buf *milter_output(struct milter *m);
 
-/* When to look for input once more and call milter_expire. */
+/* Returns the time at which the owner must look for input once more and call milter_expire. */
 struct mono milter_deadline(const struct milter *m);
 void milter_expire(struct milter *m, struct mono now);
 
-/* The end of the connection, whichever way. */
+/* Records that the connection ended, in any way. */
 void milter_lost(struct milter *m);
 
 #endif

@@ -49,7 +49,7 @@ bool name_lines_may_send(struct slice senders, struct slice sender)
 void name_lines_put_end(struct buf *out, struct slice class_name, struct slice senders)
 {
     if (class_name.len > 0) {
-        (void)buf_addf(out, ":class=%.*s", SLICE_ARGS(class_name)); /* sticky */
+        (void)buf_addf(out, ":class=%.*s", SLICE_ARGS(class_name)); /* the error is sticky */
     }
     if (senders.len > 0) {
         (void)buf_addf(out, ":senders=%.*s", SLICE_ARGS(senders));
@@ -122,7 +122,7 @@ static bool read_line(struct name_lines *l, struct slice text, unsigned number,
     if (form->missing != NULL && (what = form->missing(line)) != NULL) {
         return bad(ret_error, number, start, start, what);
     }
-    l->text[name.ptr - l->text + (ptrdiff_t)name.len] = '\0'; /* was the colon */
+    l->text[name.ptr - l->text + (ptrdiff_t)name.len] = '\0'; /* in place of the colon */
     line->name = name.ptr;
     l->count++;
     return true;
@@ -134,7 +134,7 @@ static int by_name(const void *a, const void *b)
                   (*(const struct name_line *const *)b)->name);
 }
 
-/* True unless a name stands there twice. */
+/* Sorts the lines by name; returns false if a name occurs twice. */
 static bool sort(struct name_lines *l, struct buf *ret_error)
 {
     l->by_name = mem_array(l->count + 1, sizeof *l->by_name);

@@ -1,12 +1,12 @@
 /*
- * Files that say by which secret a name is known, and what it may do: users (verifier_list.h) and
- * programs (token_list.h). A line for each name:
+ * Files with a secret for each name, and its rights: users (verifier_list.h) and programs
+ * (token_list.h). A line for each name:
  *
  *     NAME:{SCHEME}VERIFIER[:SETTING=VALUE]..
  *
- * Two settings are the same in each: class=NAME, and senders=LIST, which has addresses and @DOMAINs
- * with commas between them; without it every sender is fine. Empty lines, and those that begin with
- * `#`, are nothing. A name stands there once.
+ * Two settings are common to both: class=NAME, and senders=LIST, a list of addresses and @DOMAINs
+ * with commas between them; without it every sender is allowed. Empty lines, and those that begin
+ * with `#`, are ignored. A name must not occur twice.
  */
 #ifndef SMTP_NAME_LINES_H
 #define SMTP_NAME_LINES_H
@@ -19,59 +19,62 @@
 
 #define NAME_LINES_SENDERS_MAX 4096u /* bytes of a list */
 
-/* The first member of what is known of a line. */
+/* First member of the struct for a line. */
 struct name_line {
     const char *name;
     struct slice class_name; /* empty: none */
-    struct slice senders;    /* as written; empty: every one */
-    unsigned number;         /* of the line */
+    struct slice senders;    /* as written; empty: every sender */
+    unsigned number;         /* number of the line */
 };
 
-/* What is special about one kind of file. */
+/* Properties of one kind of file. */
 struct name_lines_form {
-    size_t size;        /* of the struct that begins with a struct name_line */
-    size_t most;        /* lines */
+    size_t size;        /* size of the struct that begins with a struct name_line */
+    size_t most;        /* maximum number of lines */
     const char *scheme; /* with its braces */
     bool (*name_is_valid)(struct slice name);
     bool (*read_verifier)(struct name_line *line, struct slice text);
-    /* A setting that is neither class nor senders; *ret_expected may be changed. NULL: has none. */
+    /* Reads a setting other than class and senders; may change *ret_expected. NULL: there is
+     * none. */
     bool (*read_setting)(struct name_line *line, struct slice name, struct slice value,
                          const char **ret_expected);
-    /* What a line lacks, or NULL. NULL: lines can't lack anything. */
+    /* Returns a message about a missing part of a line, or NULL. NULL: lines can't lack
+     * anything. */
     const char *(*missing)(const struct name_line *line);
-    const char *name_expected, *verifier_expected, *setting_expected, *too_many; /* messages */
+    const char *name_expected, *verifier_expected, *setting_expected, *too_many; /* error
+                                                                                  * messages */
 };
 
 struct name_lines {
     const struct name_lines_form *form; /* borrowed */
-    char *text;                         /* owned: what the lines point to */
+    char *text;                         /* owned; the lines point into it */
     char *lines;                        /* owned, `count` of form->size, in the order of the file */
     size_t count, size;
     const struct name_line **by_name; /* owned, sorted */
 };
 
-/* Read the text of a file. False with "LINE:COLUMN: what is wrong" in *ret_error, and nothing to
+/* Reads the text of a file. Returns false with "LINE:COLUMN: error" in *ret_error, and nothing to
  * free. */
 bool name_lines_read(struct name_lines *l, const struct name_lines_form *form, struct slice text,
                      struct buf *ret_error);
 
-/* What was known is overwritten. */
+/* Frees the lines after overwriting them. */
 void name_lines_fini(struct name_lines *l);
 
-/* NULL when there is no such name. Lasts as long as the lines. */
+/* Returns the line of a name, or NULL. Lasts as long as the lines. */
 const struct name_line *name_lines_find(const struct name_lines *l, struct slice name);
 
-/* The n-th in the order of the file; NULL behind the last. */
+/* Returns the n-th line in the order of the file; NULL after the last. */
 const struct name_line *name_lines_at(const struct name_lines *l, size_t n);
 
-/* Are these senders that can stand in the file? */
+/* Is this a valid value of `senders`? */
 bool name_lines_senders_are_valid(struct slice senders);
 
-/* May who has these senders send as this address (without angle brackets)? The null sender is for
- * reports, and fine. */
+/* Do these senders include this address (without angle brackets)? The null sender is used for
+ * reports, and always allowed. */
 bool name_lines_may_send(struct slice senders, struct slice sender);
 
-/* The end of a line, with the settings class and senders unless they are empty. */
+/* Appends the end of a line, with the settings class and senders unless they are empty. */
 void name_lines_put_end(struct buf *out, struct slice class_name, struct slice senders);
 
 #endif

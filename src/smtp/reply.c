@@ -2,6 +2,7 @@
  *   AT_START --byte--> IN_LINE --LF, "ddd-"--> BETWEEN --byte--> IN_LINE
  *                         |
  *                         +---LF, "ddd " or "ddd"--> COMPLETE --byte--> a new reply, AT_START
+ *                         +---LF, anything else, tolerant--> AT_START or BETWEEN as before
  *                         +---LF, anything else, or too much--> BROKEN
  */
 #include "reply.h"
@@ -20,9 +21,10 @@ void reply_init(struct reply *r)
 void reply_reset(struct reply *r)
 {
     struct buf text = r->text;
+    bool tolerant = r->tolerant;
 
     buf_clear(&text);
-    *r = (struct reply){.state = REPLY_AT_START, .text = text};
+    *r = (struct reply){.state = REPLY_AT_START, .text = text, .tolerant = tolerant};
 }
 
 void reply_fini(struct reply *r)
@@ -66,8 +68,8 @@ static void line_begin(struct reply *r)
     r->line_end_cr = false;
 }
 
-/* More of the line, without its LF: keep what the limits allow. The head is kept on its own because
- * it decides how the reply goes on, even when there is no room for the text. */
+/* Adds more of the line, without its LF, as far as the limits allow. The head is kept separately
+ * because it determines how the reply continues, even if there is no room for the text. */
 static void line_add(struct reply *r, struct slice bytes)
 {
     size_t kept = buf_len(&r->text) - r->line_start;
@@ -77,14 +79,14 @@ static void line_add(struct reply *r, struct slice bytes)
         r->head[r->line_len + i] = bytes.ptr[i];
     }
     if (kept < r->line_len) {
-        room = 0; /* something was left out already; what follows must not close the gap */
+        room = 0; /* a part was left out already; later bytes must not close the gap */
     }
     CHECK(buf_add(&r->text, slice_of(bytes.ptr, at_most(bytes.len, room))));
     r->line_len += (uint32_t)bytes.len;
     r->line_end_cr = bytes.ptr[bytes.len - 1] == '\r';
 }
 
-/* The line is as long as it will get: make it fit for logs. */
+/* Makes a complete line printable for logs. */
 static void line_fix(struct reply *r)
 {
     size_t len = line_kept(r).len;
@@ -101,13 +103,31 @@ static enum reply_event broken(struct reply *r)
     return REPLY_BAD;
 }
 
-/* The LF is there. */
+/* Does the line begin with a code, and blank, hyphen or nothing after it? */
+static bool line_has_code(const struct reply *r)
+{
+    return r->line_len >= 3 && r->head[0] >= '2' && r->head[0] <= '5' &&
+           ascii_is_digit(r->head[1]) && ascii_is_digit(r->head[2]) &&
+           (r->line_len == 3 || r->head[3] == ' ' || r->head[3] == '\t' || r->head[3] == '-');
+}
+
+/* Forgets a line, as if it had not come. */
+static enum reply_event line_skip(struct reply *r)
+{
+    size_t joint = r->lines > 0 && r->line_start > 0;
+
+    buf_truncate(&r->text, r->line_start - joint);
+    r->state = r->lines > 0 ? REPLY_BETWEEN : REPLY_AT_START;
+    return REPLY_MORE;
+}
+
+/* Ends a line at its LF. Returns REPLY_MORE if the line was skipped. */
 static enum reply_event line_end(struct reply *r)
 {
     struct slice kept = line_kept(r);
     struct status status;
     size_t status_len;
-    char separator;
+    bool is_last;
 
     if (r->line_end_cr) {
         if (kept.len == r->line_len) {
@@ -116,15 +136,15 @@ static enum reply_event line_end(struct reply *r)
         }
         r->line_len--;
     }
-    r->lines++;
-    if (r->line_len < 3 || r->head[0] < '2' || r->head[0] > '5' || !ascii_is_digit(r->head[1]) ||
-        !ascii_is_digit(r->head[2])) {
-        return broken(r);
+    if (!line_has_code(r)) {
+        bool other_protocol = r->greets && r->lines == 0 && r->line_len > 0;
+
+        return r->tolerant && !other_protocol ? line_skip(r) : broken(r);
     }
-    separator = r->line_len == 3 ? ' ' : r->head[3];
-    if (separator != ' ' && separator != '\t' && separator != '-') {
-        return broken(r);
+    if (r->lines < UINT16_MAX) {
+        r->lines++;
     }
+    is_last = r->line_len == 3 || r->head[3] != '-';
     line_fix(r);
     r->code = (uint16_t)((r->head[0] - '0') * 100 + (r->head[1] - '0') * 10 + (r->head[2] - '0'));
     if (status_prefix(slice_skip(kept, 4), &status, &status_len) && status.class == r->code / 100) {
@@ -134,12 +154,9 @@ static enum reply_event line_end(struct reply *r)
         r->status = status_of_reply(r->code);
         r->status_sent = false;
     }
-    if (separator != '-') {
+    if (is_last) {
         r->state = REPLY_COMPLETE;
         return REPLY_DONE;
-    }
-    if (r->lines == REPLY_LINES_MAX) {
-        return broken(r);
     }
     r->state = REPLY_BETWEEN;
     return REPLY_LINE;
@@ -153,6 +170,7 @@ enum reply_event reply_feed(struct reply *r, struct slice in, size_t *ret_used)
     }
     while (r->state != REPLY_BROKEN && *ret_used < in.len) {
         struct slice rest = slice_skip(in, *ret_used);
+        enum reply_event event;
         struct slice line;
 
         if (r->bytes == REPLY_BYTES_MAX) {
@@ -170,7 +188,11 @@ enum reply_event reply_feed(struct reply *r, struct slice in, size_t *ret_used)
         if (line.len < rest.len) {
             *ret_used += line.len + 1;
             r->bytes += (uint32_t)line.len + 1;
-            return line_end(r);
+            event = line_end(r);
+            if (event != REPLY_MORE) {
+                return event;
+            }
+            continue;
         }
         *ret_used += line.len;
         r->bytes += (uint32_t)line.len;

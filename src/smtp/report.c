@@ -18,7 +18,8 @@
 
 #define SCRATCH_MAX 4096
 
-/* A layout may say it all three times: for people, for programs, and that again for people. */
+/* A layout may write it all three times: for people, for programs, and the latter again for
+ * people. */
 _Static_assert(3 * (2 * EXPLAIN_MAX + DSN_ORCPT_MAX + 2 * ADDRESS_MAX + HOST_MAX) * 5 / 4 +
                        3 * HOST_MAX + 2000 <=
                    REPORT_PER_RCPT_MAX,
@@ -117,7 +118,7 @@ static void add_introduction(struct writer *w)
     buf_add_string(w->out, "If you need help, show this report to your postmaster.\r\n");
 }
 
-/* A paragraph of the recipient's block. */
+/* Adds a paragraph of the recipient's block. */
 static void add_paragraph(struct writer *w, struct slice text)
 {
     struct slice indent = SLICE("    ");
@@ -186,7 +187,7 @@ static void add_status_part(struct writer *w)
     writer_status_fields(w);
 }
 
-/* -- part 3, what is returned ------------------------------------------------------------------ */
+/* -- part 3, the returned message -------------------------------------------------------------- */
 
 static void add_returned_part(struct writer *w)
 {
@@ -205,7 +206,7 @@ static void add_returned_part(struct writer *w)
     buf_add(w->out, w->returned);
 }
 
-/* -- the whole --------------------------------------------------------------------------------- */
+/* -- the whole report -------------------------------------------------------------------------- */
 
 static struct slice header_section(struct slice content)
 {
@@ -251,7 +252,8 @@ static size_t count_boundary(const struct writer *w, struct slice text)
     return count;
 }
 
-/* Returns how often the boundary stands where it should: in the header, and around the parts. */
+/* Returns the number of boundaries that the report should have: in the header, and around the
+ * parts. */
 static size_t write_report(struct writer *w)
 {
     size_t parts = 2;
@@ -267,9 +269,10 @@ static size_t write_report(struct writer *w)
     return 1 + parts + 1;
 }
 
-/* Until nothing of what others wrote holds the boundary. Only the finished report shows that: a
- * text may come to hold it when it is decoded, made printable or folded. One round is the rule, and
- * each further one takes a text of 64 bits that its writer had to know. */
+/* Writes the report again until the boundary occurs in no foreign text. Only the finished report
+ * shows that, because a text may get the boundary when it is decoded, made printable or folded.
+ * Usually one round is enough; each further one needs a text that contains 64 bits unknown to its
+ * author. */
 static void write_parted(struct writer *w)
 {
     size_t begin = buf_len(w->out), wanted;

@@ -9,8 +9,8 @@
 #include "printable.h"
 #include "xtext.h"
 
-/* Lines are folded at blanks near this column, and within a word only when it gets this long; RFC
- * 5322 wants 78 and allows 998. */
+/* Column near which lines are folded at blanks, and length above which a word is folded inside; RFC
+ * 5322 recommends 78 and allows 998. */
 #define FOLD_COLUMN 76
 #define FOLD_WORD   500
 
@@ -25,7 +25,7 @@ void writer_folded(struct writer *w, struct slice text, size_t column, struct sl
         size_t blanks = 0, len;
 
         while (text.ptr[blanks] == ' ') {
-            blanks++; /* ends: the text is trimmed */
+            blanks++; /* ends, because the text is trimmed */
         }
         len = blanks + slice_find(slice_skip(text, blanks), ' ');
         if (len - blanks > FOLD_WORD) {
@@ -47,7 +47,7 @@ void writer_folded(struct writer *w, struct slice text, size_t column, struct sl
     }
 }
 
-/* `s` made harmless, behind what is there. */
+/* Appends `s`, made harmless, to w->scratch. */
 static void scratch_add(struct writer *w, struct slice s, size_t max)
 {
     size_t from = buf_len(&w->scratch);
@@ -116,7 +116,7 @@ const char *writer_status(const struct report_rcpt *rcpt, char out[STATUS_SIZE])
     enum status_class class = STATUS_SUCCESS;
 
     if (rcpt->action == REPORT_FAILED) {
-        /* What was only deferred until time ran out keeps its 4.x.x (RFC 3464, 2.3.4). */
+        /* A recipient that was only deferred until it expired keeps its 4.x.x (RFC 3464, 2.3.4). */
         class = rcpt->status.class == STATUS_TRANSIENT ? STATUS_TRANSIENT : STATUS_PERMANENT;
     } else if (rcpt->action == REPORT_DELAYED) {
         class = STATUS_TRANSIENT;
@@ -160,7 +160,7 @@ static void add_original_recipient(struct writer *w, const struct report_rcpt *r
 {
     struct slice type, original = writer_original(w, rcpt, &type);
 
-    /* An address type is an atom of a handful of letters; take no other for one. */
+    /* An address type is an atom of a few letters; any other type is left out. */
     if (original.len == 0 || !writer_is_atom(type)) {
         return;
     }

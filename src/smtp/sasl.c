@@ -115,7 +115,7 @@ bool sasl_client_answer(struct sasl_client *c, struct slice challenge, struct bu
         (void)buf_add_byte(ret_message, '\0');
         (void)buf_add(ret_message, c->password);
         break;
-    case SASL_LOGIN: /* programs differ in the words of the questions, not in their order */
+    case SASL_LOGIN: /* programs differ in the prompts, not in their order */
         goes_on = step < 2;
         (void)buf_add(ret_message, step == 0 ? c->user : c->password);
         break;
@@ -158,7 +158,8 @@ const char *sasl_server_user(const struct sasl_server *s)
     return s->user;
 }
 
-/* A name that may stand in log lines and lists: no control characters, no blanks at the ends. */
+/* Keeps a user's name if it is safe in log lines and lists: no control characters, no blanks at the
+ * ends. */
 static bool keep_user(struct sasl_server *s, struct slice user)
 {
     if (user.len == 0 || user.len > SASL_USER_MAX || user.ptr[0] == ' ' ||
@@ -198,7 +199,7 @@ static enum sasl_result take_plain(struct sasl_server *s, struct slice message)
     if (rest.ptr == NULL || memchr(rest.ptr, '\0', rest.len) != NULL || !keep_user(s, user)) {
         return SASL_MALFORMED;
     }
-    /* Acting for another identity is more than sending mail. */
+    /* Acting for another identity is more than sending mail, and refused. */
     return other.len == 0 || slice_equal(other, user) ? judge_password(s, rest) : SASL_REFUSED;
 }
 
@@ -221,8 +222,8 @@ static enum sasl_result scram_begin(struct sasl_server *s, struct slice message,
     return good ? SASL_CHALLENGE : SASL_MALFORMED;
 }
 
-/* The proof of the server goes out as a challenge, to which the answer is empty (RFC 4954, 4:
- * nothing comes with the reply that ends the exchange). */
+/* Processes a message of SCRAM. The server's proof is sent as a challenge with an empty answer,
+ * because the reply that ends the exchange can't carry it (RFC 4954, 4). */
 static enum sasl_result take_scram(struct sasl_server *s, unsigned step, struct slice message,
                                    struct buf *ret_challenge)
 {

@@ -10,7 +10,7 @@
 #include "base64.h"
 #include "check.h"
 
-/* Exactly `len` bytes, or when *ret_len is wanted 1 to `len`. */
+/* Decodes exactly `len` bytes, or 1 to `len` if ret_len is not NULL. */
 static bool get_bytes(struct slice text, uint8_t *ret_bytes, size_t len, size_t *ret_len)
 {
     struct buf bytes;
@@ -99,14 +99,14 @@ bool scram_parse(struct slice text, struct scram_secret *ret_secret)
 
 /* ---- messages ------------------------------------------------------------------------------- */
 
-/* The header says: no channel binding, no other identity; and the same in base64. A client that
- * could bind, and has seen that we can't, says so with "y". */
+/* Headers for no channel binding and no other identity, and the same in base64. A client that
+ * supports binding, but found that the server does not, sends "y". */
 #define GS2_HEADER        SLICE("n,,")
 #define GS2_BINDING       SLICE("c=biws")
 #define GS2_COULD_HEADER  SLICE("y,,")
 #define GS2_COULD_BINDING SLICE("c=eSws")
 
-/* Cut the attribute `name`=VALUE off the front of *rest. */
+/* Cuts the attribute `name`=VALUE off the front of *rest. */
 static bool cut_attribute(struct slice *rest, char name, struct slice *ret_value)
 {
     struct slice part;
@@ -122,7 +122,7 @@ static bool cut_attribute(struct slice *rest, char name, struct slice *ret_value
     return true;
 }
 
-/* In a user's name "=2C" stands for a comma and "=3D" for an equals sign. */
+/* Decodes a user's name, where "=2C" stands for a comma and "=3D" for an equals sign. */
 static bool unescape_user(struct slice text, struct buf *ret_user)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -153,7 +153,7 @@ static void escape_user(struct slice user, struct buf *out)
     }
 }
 
-/* The parts of a client's first message; *ret_bare is it without the header. */
+/* Parses a client's first message; *ret_bare is the message without the header. */
 static bool parse_client_first(struct slice message, struct slice *ret_bare, struct slice *ret_user,
                                struct slice *ret_nonce)
 {
@@ -210,7 +210,7 @@ bool scram_server_first(struct scram *x, struct slice message, struct slice nonc
     return !x->nonce.failed && !x->auth_message.failed && !ret_message->failed;
 }
 
-/* What both sides sign ends with the client's last message up to the proof. */
+/* Completes the signed text with the client's last message up to the proof. */
 static void end_auth_message(struct scram *x, struct slice without_proof)
 {
     (void)buf_add_byte(&x->auth_message, ',');
@@ -239,7 +239,7 @@ bool scram_server_final(struct scram *x, struct slice message, struct buf *ret_m
     }
     hmac(x->secret.stored_key, buf_slice(&x->auth_message), signature);
     for (size_t i = 0; i < sizeof proof; i++) {
-        proof[i] ^= signature[i]; /* the client's key, if it knows it */
+        proof[i] ^= signature[i]; /* the client's key, if it has the right one */
     }
     sha256(proof, digest);
     if (CRYPTO_memcmp(digest, x->secret.stored_key, sizeof digest) != 0) {
@@ -278,7 +278,7 @@ bool scram_client_final(struct scram *x, struct slice message, struct slice pass
         !get_bytes(salt_text, salt, sizeof salt, &salt_len) ||
         !cut_attribute(&rest, 'i', &rounds_text) ||
         !slice_number(rounds_text, SCRAM_ROUNDS_MAX, &rounds) || rounds < SCRAM_ROUNDS_MIN) {
-        return false; /* fewer rounds than any server uses make guessing easy */
+        return false; /* servers use at least this many rounds; fewer would make guessing easy */
     }
     (void)buf_addf(ret_message, "%.*s,r=%.*s", SLICE_ARGS(GS2_BINDING), SLICE_ARGS(nonce));
     (void)buf_add_byte(&x->auth_message, ',');

@@ -1,23 +1,23 @@
 /*
- * States, and what each guarantees:
+ * States, and their guarantees:
  *
- *   GREETING  nothing has been said; TLS may be active already
+ *   GREETING  no reply was sent; TLS may be active already
  *   COMMAND   a command line is being read; every earlier one has been answered
- *   ANSWER    the owner was asked (`asked`) and has not answered; nothing is read
+ *   ANSWER    the owner got an event (`asked`) and has not answered; nothing is read
  *   AUTH      a line of a login is being read, in answer to a challenge
  *   DATA      dotted content is being read
  *   CHUNK     `chunk_left` octets of a BDAT chunk are being read
  *   COMMIT    SERVER_MESSAGE was reported, server_message_done is outstanding; nothing is read
- *   TLS       220 was said, the owner does the handshake; what is read is thrown away
+ *   TLS       220 was sent, the owner does the handshake; input is dropped
  *   CLOSING   final: SERVER_ABORT if one is due, then SERVER_CLOSE for ever
  *
- * `in_mail` is true from the acceptance of MAIL to the end of the transaction. Content that is
- * refused is read to its end all the same, as the protocol has no other way to say so; `spoiled`
- * is then set and nothing more is handed out. The reason is found at the end, from all that was
- * seen, so that it does not depend on how the input was split.
+ * `in_mail` is true from the acceptance of MAIL to the end of the transaction. Refused content is
+ * read to its end, as the protocol has no other way to refuse it; `spoiled` is then set and no more
+ * content is passed on. The reason is determined at the end, from all facts, so that it does not
+ * depend on how the input was split.
  *
- * A time limit is checked where the engine would otherwise ask for input. A timer starts when the
- * engine first waits for a thing, and is stopped when it came. Content has an account instead: it
+ * A time limit is checked where the engine would otherwise request input. A timer starts when the
+ * engine first waits for something, and stops when that arrives. Content has an account instead: it
  * pays for the time that it took, at content_rate_min, and may be content_us in debt.
  */
 #include "server.h"
@@ -33,12 +33,12 @@
 
 #define SERVER_MAGIC 0x534d5450u
 
-/* Beyond SERVER_OUTPUT_MAX, what one command may add: the longest is the EHLO reply, and in LMTP a
- * reply for each recipient. */
+/* Room beyond SERVER_OUTPUT_MAX for the output of one command: the longest is the EHLO reply, and
+ * in LMTP a reply for each recipient. */
 #define OUTPUT_RESERVE  4096
 #define REPLY_LINE_MAX  512
 #define TLS_TEXT_MAX    128
-#define CHALLENGE_MAX   1000 /* bytes; in base64 it fits OUTPUT_RESERVE */
+#define CHALLENGE_MAX   1000 /* in bytes; its base64 fits OUTPUT_RESERVE */
 #define STATUS_TEXT_MAX 12
 _Static_assert(SERVER_TEXT_MAX + STATUS_TEXT_MAX + 6 < REPLY_LINE_MAX, "a reply fits its line");
 
@@ -63,6 +63,7 @@ struct server {
     char helo[SERVER_HELO_MAX];
     size_t helo_len;
     bool extended; /* EHLO or LHLO */
+    bool trusted;  /* see server_trust */
     bool tls;
     char tls_text[TLS_TEXT_MAX];
     size_t tls_text_len;
@@ -70,15 +71,15 @@ struct server {
     uint32_t login_failures;
     bool shutting_down;
     uint32_t errors;          /* since the last message */
-    uint32_t junk;            /* likewise */
-    const char *close_reason; /* in CLOSING */
-    const char *abort_reason; /* SERVER_ABORT is due */
+    uint32_t junk;            /* junk commands since the last message */
+    const char *close_reason; /* only in CLOSING */
+    const char *abort_reason; /* reason of a SERVER_ABORT that is due */
 
     /* The command line. */
     struct buf line;
-    bool line_secret; /* it may hold a password: its memory is overwritten */
-    bool expiring;    /* server_expire was called: this call judges the time */
-    bool line_done;   /* it has been carried out; kept for the slices in the last event */
+    bool line_secret; /* whether it may contain a password, so that its memory is overwritten */
+    bool expiring;    /* whether server_expire was called, so that this call checks the time */
+    bool line_done;   /* whether it was executed; it is kept for the slices in the last event */
 
     /* A login. */
     enum sasl_mechanism mechanism;
@@ -92,22 +93,24 @@ struct server {
     struct buf address; /* stored form, for the last event */
 
     /* Content. */
-    enum server_event_type asked; /* in ANSWER */
-    bool chunked;                 /* BDAT has begun in this transaction */
+    enum server_event_type asked; /* event that waits for its answer, in ANSWER */
+    bool chunked;                 /* whether BDAT has begun in this transaction */
     bool chunk_last;
     uint64_t chunk_left;
     struct content content;
-    bool spoiled;            /* nothing more is handed out, the message will be refused */
-    bool chunk_refused;      /* the chunk belongs to no transaction; chunk_reply says why */
-    uint64_t discarded;      /* of such chunks since the last message */
-    struct buf chunk_reply;  /* for the end of that chunk: a whole reply */
+    bool spoiled;            /* whether the message will be refused, and no more content is passed
+                              * on */
+    bool chunk_refused;      /* whether the chunk belongs to no transaction; chunk_reply has the
+                              * reason */
+    uint64_t discarded;      /* bytes of refused chunks since the last message */
+    struct buf chunk_reply;  /* whole reply for the end of a refused chunk */
     struct mono input_until; /* timers; MONO_NEVER while stopped: a command, or a TLS handshake */
     struct mono output_until;
-    struct mono content_paid; /* the content so far is worth the time until then; MONO_NEVER until
-                                 content is read */
-    struct mono silent_until; /* the same, were silence all that counts: for the log */
+    struct mono content_paid; /* time that the content so far has paid for; MONO_NEVER until content
+                               * is read */
+    struct mono silent_until; /* deadline for silence alone, to log the right reason */
 
-    const bool *listener_wanted; /* borrowed, like the next two; NULL: there is none */
+    const bool *listener_wanted; /* borrowed, like the next two; NULL: no listener */
     server_listener *listener;
     void *listener_arg;
 
@@ -160,7 +163,7 @@ static void reply_begin(struct server *s, unsigned code, const char *status)
     }
 }
 
-/* A reply in the engine's own words; `status` NULL where RFC 2034 wants none. */
+/* Sends a reply with the engine's own text; `status` is NULL where RFC 2034 has none. */
 static void reply(struct server *s, unsigned code, const char *status, const char *text)
 {
     reply_begin(s, code, status);
@@ -169,7 +172,7 @@ static void reply(struct server *s, unsigned code, const char *status, const cha
     CHECK(!s->output.failed);
 }
 
-/* A reply in words that may come from anywhere. */
+/* Appends a reply whose text may come from anywhere. */
 static void add_foreign_reply(struct buf *out, const struct server_reply *foreign)
 {
     size_t len = foreign->text.len < SERVER_TEXT_MAX ? foreign->text.len : SERVER_TEXT_MAX;
@@ -194,9 +197,7 @@ static void add_foreign_reply(struct buf *out, const struct server_reply *foreig
     CHECK(!out->failed);
 }
 
-/* The end of transaction and session. */
-
-/* Forget the transaction; `reason` is for the SERVER_ABORT that follows if there was one. */
+/* Ends the transaction; `reason` is for the SERVER_ABORT that follows if there was one. */
 static void end_mail(struct server *s, const char *reason)
 {
     if (s->in_mail) {
@@ -211,14 +212,14 @@ static void end_mail(struct server *s, const char *reason)
     s->transaction_until = MONO_NEVER;
 }
 
-/* Nothing more is read or said. */
+/* Ends the session: nothing more is read or sent. */
 static void close_session(struct server *s, const char *reason)
 {
     if (s->state == STATE_CLOSING) {
         return;
     }
     if (s->state == STATE_COMMIT) {
-        s->in_mail = false; /* it is the owner's, whatever becomes of the client */
+        s->in_mail = false; /* the message belongs to the owner, even if the client is gone */
     }
     end_mail(s, reason);
     s->state = STATE_CLOSING;
@@ -236,7 +237,7 @@ static void count_error(struct server *s)
     }
 }
 
-/* Refuse a command. */
+/* Refuses a command. */
 static void refuse(struct server *s, unsigned code, const char *status, const char *text)
 {
     reply(s, code, status, text);
@@ -255,7 +256,7 @@ static void refuse_as(struct server *s, const struct refusal *refusal)
     count_error(s);
 }
 
-/* Say why and close. */
+/* Sends a reply with the reason and closes. */
 static void dismiss(struct server *s, unsigned code, const char *status, const char *text,
                     const char *reason)
 {
@@ -263,7 +264,7 @@ static void dismiss(struct server *s, unsigned code, const char *status, const c
     close_session(s, reason);
 }
 
-/* Time limits, by the names that operators know them by. */
+/* Time limits; their names are the parameters' names. */
 enum timeout {
     TIMEOUT_SILENCE,
     TIMEOUT_RATE,
@@ -287,7 +288,7 @@ static void time_out(struct server *s, enum timeout limit)
     dismiss(s, 421, "4.4.2", words[limit].text, words[limit].reason);
 }
 
-/* Commands. Each carries out one line; true when it has filled *event. */
+/* Commands. Each function executes one line and returns true if it has filled *event. */
 
 static bool no_argument(struct server *s, struct slice argument)
 {
@@ -339,12 +340,15 @@ static void say_extensions(struct server *s)
 static bool greet(struct server *s, struct slice argument, bool extended,
                   struct server_event *event)
 {
-    if (!command_helo_valid(argument) || argument.len > SERVER_HELO_MAX) {
+    if ((!command_helo_valid(argument) && (!s->trusted || argument.len == 0)) ||
+        argument.len > SERVER_HELO_MAX) {
         refuse(s, 501, "5.5.4", "Host name is missing, too long or not printable");
         return false;
     }
     end_mail(s, "client greeted again");
-    memcpy(s->helo, argument.ptr, argument.len);
+    for (size_t i = 0; i < argument.len; i++) {
+        s->helo[i] = command_helo_valid(slice_of(argument.ptr + i, 1)) ? argument.ptr[i] : '?';
+    }
     s->helo_len = argument.len;
     s->extended = extended;
     if (extended) {
@@ -391,7 +395,7 @@ static bool do_mail(struct server *s, struct slice argument, struct server_event
     struct command_mail mail;
     struct refusal refusal;
 
-    if (s->helo_len == 0) {
+    if (s->helo_len == 0 && (!s->trusted || s->config->lmtp)) {
         refuse(s, 503, "5.5.1", s->config->lmtp ? "Send LHLO first" : "Send HELO or EHLO first");
         return false;
     }
@@ -447,7 +451,7 @@ static bool do_rcpt(struct server *s, struct slice argument, struct server_event
         return false;
     }
     if (s->rcpts >= s->config->limits.recipients) {
-        /* No error of the client's: it sends the rest in another transaction (RFC 5321,
+        /* Not an error of the client: it sends the rest in another transaction (RFC 5321,
          * 4.5.3.1.10). */
         s->stats.rcpts_refused++;
         reply(s, 452, "4.5.3", "Too many recipients");
@@ -486,7 +490,7 @@ static bool do_data(struct server *s, struct slice argument, struct server_event
     return ask(s, SERVER_DATA, event);
 }
 
-/* The octets of a refused chunk come all the same; the reply follows them. */
+/* Refuses a chunk. Its octets arrive nevertheless; the reply follows them. */
 static void refuse_chunk(struct server *s, const struct server_reply *why)
 {
     buf_clear(&s->chunk_reply);
@@ -500,7 +504,7 @@ static bool do_bdat(struct server *s, struct slice argument, struct server_event
     const char *problem = NULL;
 
     if (!s->config->chunking) {
-        /* Whether octets follow, and how many, can't be known then. */
+        /* The engine can't know whether octets follow, and how many. */
         dismiss(s, 502, "5.5.1", "BDAT is not offered", "BDAT although not offered");
         return false;
     }
@@ -530,7 +534,7 @@ static bool do_bdat(struct server *s, struct slice argument, struct server_event
 
 static bool do_rset(struct server *s, struct slice argument, struct server_event *event)
 {
-    (void)event; /* the SERVER_ABORT is reported from abort_reason */
+    (void)event; /* SERVER_ABORT follows from abort_reason */
     if (no_argument(s, argument)) {
         end_mail(s, "client gave up with RSET");
         reply(s, 250, "2.0.0", "Ok");
@@ -627,21 +631,21 @@ static bool do_etrn(struct server *s, struct slice argument, struct server_event
 
 /* A login (RFC 4954). */
 
-/* RFC 4954, 4: the longest line that is needed, with its CRLF. */
+/* Longest line that is needed, with its CRLF (RFC 4954, 4). */
 #define LOGIN_LINE_MAX (12288 + 2)
 
-/* What of a login is still in memory. */
+/* Overwrites the data of a login. */
 static void forget_login(struct server *s)
 {
     buf_wipe(&s->login);
 }
 
-/* Hand a message of the client to the owner. True when it has filled *event. */
+/* Passes a message of the client to the owner. Returns true if it has filled *event. */
 static bool ask_login(struct server *s, bool first, const struct slice *base64,
                       struct server_event *event)
 {
     buf_wipe(&s->login);
-    /* In one piece: memory that is grown out of is not overwritten. */
+    /* Allocated in one piece, because a buffer that grows does not overwrite its old memory. */
     CHECK(buf_room(&s->login, SASL_MESSAGE_MAX) != NULL);
     if (base64 != NULL && !base64_get(*base64, &s->login)) {
         forget_login(s);
@@ -679,14 +683,14 @@ static bool do_auth(struct server *s, struct slice argument, struct server_event
     } else {
         s->mechanism = sasl_best(mechanism);
         if (slice_equal(initial, SLICE("="))) {
-            initial = slice_of("", 0); /* an empty message, which is not the same as none */
+            initial = slice_of("", 0); /* an empty message, which differs from none */
         }
         return ask_login(s, true, has_initial ? &initial : NULL, event);
     }
     return false;
 }
 
-/* A line in answer to a challenge, without its CRLF. */
+/* Processes a line that answers a challenge, without its CRLF. */
 static bool take_login_line(struct server *s, struct slice line, struct server_event *event)
 {
     struct buf base64;
@@ -698,7 +702,7 @@ static bool take_login_line(struct server *s, struct slice line, struct server_e
         refuse(s, 501, "5.7.0", "Login was given up");
         return false;
     }
-    /* The message is decoded into the place of its line. */
+    /* The message is decoded into s->login, which held the line. */
     base64 = s->login;
     buf_init(&s->login, LOGIN_LINE_MAX);
     asked = ask_login(s, false, &line, event);
@@ -707,10 +711,10 @@ static bool take_login_line(struct server *s, struct slice line, struct server_e
 }
 
 enum command_kind {
-    COMMAND_MAIL,   /* brings mail nearer */
+    COMMAND_MAIL,   /* advances a transaction */
     COMMAND_JUNK,   /* limited by junk_commands */
-    COMMAND_ONCE,   /* junk from the second time on; SMTP only */
-    COMMAND_LMTP,   /* likewise; LMTP only */
+    COMMAND_ONCE,   /* junk after the first time; SMTP only */
+    COMMAND_LMTP,   /* junk after the first time; LMTP only */
     COMMAND_FOREIGN /* of another protocol */
 };
 
@@ -735,7 +739,7 @@ static const struct command {
     {"EXPN", do_expn, COMMAND_JUNK},
     {"HELP", do_help, COMMAND_JUNK},
     {"ETRN", do_etrn, COMMAND_JUNK},
-    /* A web browser that was made to speak to us: its next lines may be anything. */
+    /* Commands of a web browser that was made to connect here: its next lines may be anything. */
     {"GET", NULL, COMMAND_FOREIGN},
     {"POST", NULL, COMMAND_FOREIGN},
     {"PUT", NULL, COMMAND_FOREIGN},
@@ -768,7 +772,7 @@ static bool has_control(struct slice line)
     return false;
 }
 
-/* Carry out a line, without its CRLF. */
+/* Executes a line, without its CRLF. */
 static bool run_line(struct server *s, struct slice line, struct server_event *event)
 {
     struct slice verb = slice_of(line.ptr, slice_find(line, ' '));
@@ -782,7 +786,7 @@ static bool run_line(struct server *s, struct slice line, struct server_event *e
         return false;
     }
     command = find_command(s, verb);
-    /* A header line where a command should be: the client smuggles, or lost count. */
+    /* A header line in place of a command: the client smuggles, or is out of step. */
     if ((command != NULL && command->kind == COMMAND_FOREIGN) ||
         (verb.len > 1 && verb.ptr[verb.len - 1] == ':')) {
         dismiss(s, 521, "5.5.1", "This is a mail server", "client does not speak SMTP");
@@ -817,13 +821,13 @@ static bool need(struct server *s, struct server_event *event, enum server_event
     return true;
 }
 
-/* Time is judged only when the owner has looked for input and found none (server_expire). */
+/* The time is checked only after the owner has looked for input and found none (server_expire). */
 static bool too_late(const struct server *s, struct mono deadline, struct mono now)
 {
     return s->expiring && mono_reached(deadline, now);
 }
 
-/* Start the timer unless it runs. True when it has run out. */
+/* Starts the timer unless it runs. Returns true if it has expired. */
 static bool timer_expired(const struct server *s, struct mono *timer, struct mono now,
                           int64_t limit_us)
 {
@@ -833,8 +837,8 @@ static bool timer_expired(const struct server *s, struct mono *timer, struct mon
     return too_late(s, *timer, now);
 }
 
-/* So many bytes of content have come. They pay for time that has passed, never for time to come: or
- * a client could send much at once and then keep its place by a drip. */
+/* Accounts for `bytes` of content that arrived. They pay for time that has passed, never for time
+ * to come. Otherwise a client could send much at once and then keep its connection with a drip. */
 static void content_pay(struct server *s, struct mono now, size_t bytes)
 {
     uint64_t rate = s->config->limits.content_rate_min;
@@ -844,13 +848,14 @@ static void content_pay(struct server *s, struct mono now, size_t bytes)
         return;
     }
     if (rate > 0) {
-        worth_us = (int64_t)(bytes * (uint64_t)US_PER_S / rate); /* `bytes` is one read */
+        worth_us = (int64_t)(bytes * (uint64_t)US_PER_S / rate); /* no overflow: `bytes` is one
+                                                                  * read */
     }
     s->content_paid = mono_min(now, mono_after(s->content_paid, worth_us));
     s->silent_until = mono_after(now, s->config->limits.content_us);
 }
 
-/* When the content is too late. */
+/* Returns the time at which the content is too late. */
 static struct mono content_until(const struct server *s)
 {
     int64_t content_us = s->config->limits.content_us;
@@ -885,7 +890,7 @@ static bool read_greeting(struct server *s, struct mono now, struct slice *in,
     return false;
 }
 
-/* Append the next piece of the command line. True when the line is complete. */
+/* Appends the next piece of the command line. Returns true if the line is complete. */
 static bool gather_line(struct server *s, struct slice *in)
 {
     size_t lf = slice_find(*in, '\n');
@@ -905,7 +910,7 @@ static bool read_command(struct server *s, struct mono now, struct slice *in,
                          struct server_event *event)
 {
     const struct server_limits *limits = &s->config->limits;
-    /* Between two chunks content is coming in. */
+    /* Between two chunks content is in transfer. */
     struct mono session_until = s->chunked ? MONO_NEVER : s->session_until;
     struct slice line;
 
@@ -938,7 +943,7 @@ static bool read_command(struct server *s, struct mono now, struct slice *in,
             time_out(s, too_late(s, session_until, now) ? TIMEOUT_SESSION : TIMEOUT_TRANSACTION);
             return false;
         }
-        if (too_late(s, content_until(s), now)) { /* chunks as slow as a drip */
+        if (too_late(s, content_until(s), now)) { /* chunks that are too slow in total */
             content_time_out(s, now);
             return false;
         }
@@ -953,14 +958,15 @@ static bool read_command(struct server *s, struct mono now, struct slice *in,
     s->line_done = true;
     line = buf_slice(&s->line);
     if (slice_find(line, '\r') != line.len - 2) {
-        /* Who sends such lines may have smuggled them in; there is no telling what follows. */
+        /* A client that sends such lines may have smuggled them in, and the rest can't be
+         * trusted. */
         dismiss(s, 521, "5.5.2", "Bare CR or LF in the command", "bare CR or LF in a command");
         return false;
     }
     return run_line(s, slice_of(line.ptr, line.len - 2), event);
 }
 
-/* The line that answers a challenge. */
+/* Reads the line that answers a challenge. */
 static bool read_login(struct server *s, struct mono now, struct slice *in,
                        struct server_event *event)
 {
@@ -997,7 +1003,7 @@ static bool read_login(struct server *s, struct mono now, struct slice *in,
 
 /* Content. */
 
-/* What is wrong with the content so far. */
+/* Returns the reason to refuse the content so far, if any. */
 static struct refusal content_refusal(const struct server *s)
 {
     const struct server_limits *limits = &s->config->limits;
@@ -1024,7 +1030,7 @@ static struct refusal content_refusal(const struct server *s)
     return REFUSAL_NONE;
 }
 
-/* Say the same for each recipient where LMTP wants it. */
+/* Returns the number of final replies: LMTP has one for each recipient. */
 static uint32_t final_replies(const struct server *s)
 {
     bool each = s->config->lmtp && (!s->chunked || s->chunk_last);
@@ -1044,14 +1050,14 @@ static void refuse_message(struct server *s, const struct refusal *refusal)
     count_error(s);
 }
 
-/* All content has been read. */
+/* Ends the message after all content was read. */
 static bool message_complete(struct server *s, struct server_event *event)
 {
     struct refusal refusal;
 
     content_finish(&s->content);
     refusal = content_refusal(s);
-    CHECK(!s->spoiled || refusal.code != 0); /* else a message with a hole would be accepted */
+    CHECK(!s->spoiled || refusal.code != 0); /* else a message with a gap would be accepted */
     if (refusal.code != 0) {
         refuse_message(s, &refusal);
         return false;
@@ -1070,8 +1076,8 @@ static bool message_complete(struct server *s, struct server_event *event)
     return true;
 }
 
-/* Is there content to read? Time is judged only when there is none: what has come in time but lay
- * in the socket while this process did something else is not late. */
+/* Returns true, with an event, if there is no content to read. The time is checked only then:
+ * content that arrived in time but stayed in the socket while this process was busy is not late. */
 static bool content_waits(struct server *s, struct mono now, const struct slice *in,
                           struct server_event *event)
 {
@@ -1096,7 +1102,8 @@ static bool content_waits(struct server *s, struct mono now, const struct slice 
     return need(s, event, SERVER_NEED_INPUT, mono_min(until, s->transaction_until));
 }
 
-/* Feed the scanner. True when there is content to hand out; *ret_end at the end of DATA. */
+/* Passes input to the scanner. Returns true if there is content for the owner; sets *ret_end at the
+ * end of DATA. */
 static bool scan(struct server *s, struct slice in, size_t *ret_used, bool *ret_end,
                  struct server_event *event)
 {
@@ -1140,7 +1147,7 @@ static bool read_data(struct server *s, struct mono now, struct slice *in,
     return end ? message_complete(s, event) : handed_out;
 }
 
-/* The end of a chunk that was taken. */
+/* Ends a chunk whose octets were all read. */
 static bool chunk_complete(struct server *s, struct server_event *event)
 {
     struct refusal refusal;
@@ -1205,7 +1212,7 @@ static bool read_chunk(struct server *s, struct mono now, struct slice *in,
 
 /* The session. */
 
-/* One step; true when it has filled *event. */
+/* Does one step; returns true if it has filled *event. */
 static bool step(struct server *s, struct mono now, struct slice *in, struct server_event *event)
 {
     if (s->abort_reason != NULL) {
@@ -1282,6 +1289,12 @@ void server_offer_logins(struct server *s, unsigned mechanisms)
     }
 }
 
+void server_trust(struct server *s)
+{
+    CHECK(s->magic == SERVER_MAGIC);
+    s->trusted = true;
+}
+
 void server_free(struct server *s)
 {
     if (s == NULL) {
@@ -1297,14 +1310,14 @@ void server_free(struct server *s)
     mem_free(s);
 }
 
-/* For those who watch. */
+/* Listener. */
 
 static bool is_watched(const struct server *s)
 {
     return s->listener_wanted != NULL && *s->listener_wanted;
 }
 
-/* The replies that were added since. */
+/* Passes on the replies that were added to the output since `before`. */
 static void tell_replies(struct server *s, size_t before)
 {
     if (is_watched(s) && buf_len(&s->output) > before) {
@@ -1313,7 +1326,8 @@ static void tell_replies(struct server *s, size_t before)
     }
 }
 
-/* A line is shown when it is a command: others may be what follows on AUTH that was refused. */
+/* Passes on a line if it is a command. Other lines are hidden, because they may belong to a refused
+ * AUTH. */
 static void tell_command(struct server *s, struct slice line)
 {
     struct slice verb = slice_of(line.ptr, slice_find(line, ' ')), rest;
@@ -1329,13 +1343,13 @@ static void tell_command(struct server *s, struct slice line)
     }
     rest = slice_trim(slice_skip(line, verb.len));
     rest.len = slice_find(rest, ' ');
-    if (sasl_mechanisms(rest) != 0) { /* a name of ours, which stands in the line behind blanks */
+    if (sasl_mechanisms(rest) != 0) { /* a known mechanism, possibly after several blanks */
         verb.len = (size_t)(rest.ptr - line.ptr) + rest.len;
     }
     s->listener(s->listener_arg, SERVER_SAID_LOGIN, verb, line.len - verb.len);
 }
 
-/* What the step has taken, and what it said to that. */
+/* Passes on the input that a step used, and its replies. */
 static void tell_step(struct server *s, enum state state, size_t taken, size_t before)
 {
     if (taken > 0 && state == STATE_COMMAND && s->line_done) {
@@ -1373,7 +1387,7 @@ void server_next(struct server *s, struct mono now, struct slice *in,
     } while (!done);
     s->expiring = false;
     if (ret_event->type == SERVER_STARTTLS) {
-        *in = slice_skip(*in, in->len); /* RFC 3207, 4: it was not said under TLS */
+        *in = slice_skip(*in, in->len); /* RFC 3207, 4: input that was not sent under TLS */
     }
 }
 
@@ -1397,7 +1411,7 @@ static bool reply_accepts(const struct server_reply *foreign)
     return foreign->code == 0 || foreign->code / 100 == 2;
 }
 
-/* Say what the owner said, or `ok` if that was nothing in particular. */
+/* Sends the owner's reply, or `ok` if that has code 0. */
 static void pass_on(struct server *s, const struct server_reply *foreign,
                     const struct server_reply *ok)
 {
@@ -1405,11 +1419,11 @@ static void pass_on(struct server *s, const struct server_reply *foreign,
     if (foreign->code == 421) {
         close_session(s, "refused with 421");
     } else if (foreign->code / 100 == 5) {
-        count_error(s); /* 4xx is our trouble, not the client's */
+        count_error(s); /* 4xx is not the client's fault */
     }
 }
 
-/* The owner's answer to SERVER_DATA. */
+/* Processes the owner's answer to SERVER_DATA. */
 static void answer_data(struct server *s, const struct server_reply *foreign)
 {
     if (reply_accepts(foreign)) {
@@ -1439,7 +1453,7 @@ void server_answer(struct server *s, struct server_reply foreign)
 
     CHECK(s->magic == SERVER_MAGIC);
     if (s->state == STATE_CLOSING) {
-        return; /* too late */
+        return; /* the answer is too late */
     }
     CHECK(s->state == STATE_ANSWER);
     s->state = STATE_COMMAND;
@@ -1513,7 +1527,7 @@ void server_message_done(struct server *s, const struct server_reply *replies, s
 
     CHECK(s->magic == SERVER_MAGIC);
     if (s->state == STATE_CLOSING) {
-        return; /* the client went away meanwhile */
+        return; /* the client has disconnected */
     }
     CHECK(s->state == STATE_COMMIT);
     CHECK(count == final_replies(s));
@@ -1575,14 +1589,14 @@ void server_hangup(struct server *s, const char *reason)
     close_session(s, reason);
 }
 
-void server_expel(struct server *s, const char *text, const char *reason)
+void server_expel(struct server *s, const char *status, const char *text, const char *reason)
 {
     size_t before = buf_len(&s->output);
 
     CHECK(s->magic == SERVER_MAGIC);
     if (s->state == STATE_GREETING || s->state == STATE_COMMAND || s->state == STATE_DATA ||
         s->state == STATE_CHUNK) {
-        reply(s, 421, "4.3.2", text);
+        reply(s, 421, status, text);
         tell_replies(s, before);
     }
     close_session(s, reason);

@@ -5,7 +5,7 @@
 
 #define PART_MAX 999 /* RFC 3463, section 2: one to three digits */
 
-/* One to three digits at the front of *s, without superfluous zeros. */
+/* Takes one to three digits from the front of *s, without superfluous zeros. */
 static bool take_part(struct slice *s, uint16_t *ret_part)
 {
     unsigned value = 0;
@@ -120,21 +120,21 @@ struct status status_of_exit(int exit_status, const char **ret_text)
         const char *text;
     } table[] = {
         {EX_OK, {2, 0, 0}, "delivered"},
-        {EX_USAGE, {5, 3, 0}, "command line usage error"},
+        {EX_USAGE, {4, 3, 0}, "command line usage error"},
         {EX_DATAERR, {5, 6, 0}, "data format error"},
-        {EX_NOINPUT, {5, 3, 0}, "cannot open input"},
+        {EX_NOINPUT, {4, 3, 0}, "cannot open input"},
         {EX_NOUSER, {5, 1, 1}, "user unknown"},
         {EX_NOHOST, {5, 1, 2}, "host name unknown"},
         {EX_UNAVAILABLE, {5, 3, 0}, "service unavailable"},
-        {EX_SOFTWARE, {5, 3, 0}, "internal software error"},
+        {EX_SOFTWARE, {4, 3, 0}, "internal software error"},
         {EX_OSERR, {4, 3, 0}, "system resource problem"},
-        {EX_OSFILE, {5, 3, 0}, "critical system file missing"},
-        {EX_CANTCREAT, {5, 2, 0}, "cannot create user output file"},
-        {EX_IOERR, {5, 3, 0}, "input/output error"},
+        {EX_OSFILE, {4, 3, 0}, "critical system file missing"},
+        {EX_CANTCREAT, {4, 2, 0}, "cannot create user output file"},
+        {EX_IOERR, {4, 3, 0}, "input/output error"},
         {EX_TEMPFAIL, {4, 3, 0}, "temporary failure"},
         {EX_PROTOCOL, {5, 5, 0}, "remote error in protocol"},
         {EX_NOPERM, {5, 7, 0}, "permission denied"},
-        {EX_CONFIG, {5, 3, 5}, "local configuration error"},
+        {EX_CONFIG, {4, 3, 5}, "local configuration error"},
     };
 
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
@@ -144,5 +144,5 @@ struct status status_of_exit(int exit_status, const char **ret_text)
         }
     }
     *ret_text = "unknown mail system error";
-    return (struct status){STATUS_PERMANENT, 3, 0};
+    return (struct status){STATUS_TRANSIENT, 3, 0};
 }

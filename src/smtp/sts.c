@@ -1,11 +1,11 @@
 #include "sts.h"
 
-/* A name in the DNS (RFC 1035, 2.3.4), in text. */
+/* Maximum length of a name in the DNS (RFC 1035, 2.3.4), in text. */
 #define NAME_LEN_MAX 253u
 
 #define RECORD_VERSION SLICE("v=STSv1")
 
-/* Does it begin as an MTA-STS record does? */
+/* Does the record begin as an MTA-STS record? */
 static bool is_record(struct slice record, struct slice *ret_rest)
 {
     if (!slice_starts(record, RECORD_VERSION)) {
@@ -53,7 +53,7 @@ bool sts_record_find(const struct slice *records, size_t count, struct slice *re
     return ids == 1 && sts_id_valid(id);
 }
 
-/* Labels of letters, digits, `-` and `_`. */
+/* Is this a name of labels with letters, digits, `-` and `_`? */
 static bool is_name(struct slice name, size_t max)
 {
     size_t label = 0;
@@ -80,16 +80,17 @@ bool sts_domain_valid(struct slice domain)
     return is_name(domain, NAME_LEN_MAX - (sizeof STS_RECORD_PREFIX - 1));
 }
 
-/* A host name, or one behind "*.". */
+/* Is this a host name, possibly after "*."? */
 static bool is_pattern(struct slice mx)
 {
     return is_name(slice_starts(mx, SLICE("*.")) ? slice_skip(mx, 2) : mx, NAME_LEN_MAX);
 }
 
-/* Which fields came, each of those that stand once. */
+/* Fields seen so far, among those that must occur once. */
 enum seen { SEEN_VERSION = 1, SEEN_MODE = 2, SEEN_MAX_AGE = 4 };
 
-/* One line; of a field that stands once the first counts. NULL, or what is wrong. */
+/* Processes one line; of a field that should occur once, the first line counts. Returns NULL, or
+ * the error. */
 static const char *take_field(struct sts_policy *p, unsigned *seen, struct slice name,
                               struct slice value)
 {
@@ -127,7 +128,7 @@ static const char *take_field(struct sts_policy *p, unsigned *seen, struct slice
         }
         p->mx[p->mx_count++] = value;
     }
-    return NULL; /* what is not known is passed over (RFC 8461, 3.2) */
+    return NULL; /* unknown fields are ignored (RFC 8461, 3.2) */
 }
 
 bool sts_policy_parse(struct slice text, struct sts_policy *ret_policy, const char **ret_why)

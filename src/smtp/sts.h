@@ -1,5 +1,5 @@
 /*
- * MTA-STS (RFC 8461): what a domain says about TLS to its MX hosts. Texts only; DNS look-ups and
+ * MTA-STS (RFC 8461): a domain's policy about TLS to its MX hosts. Texts only; DNS look-ups and
  * fetching the policy are elsewhere.
  *
  *   TXT _mta-sts.DOMAIN                                "v=STSv1; id=20160831085700Z;"
@@ -19,7 +19,7 @@
 #include "buf.h"
 #include "slice.h"
 
-/* Where record and policy of a domain are (RFC 8461, 3.1 and 3.3). */
+/* Places of record and policy of a domain (RFC 8461, 3.1 and 3.3). */
 #define STS_RECORD_PREFIX "_mta-sts."
 #define STS_HOST_PREFIX   "mta-sts."
 #define STS_POLICY_PATH   "/.well-known/mta-sts.txt"
@@ -29,15 +29,16 @@
 #define STS_MAX_AGE_MAX 31557600u   /* seconds: a year */
 #define STS_MX_MAX      100u
 
-/* May it be a domain's name: labels of letters, digits, `-` and `_`, with room in the DNS for
- * STS_RECORD_PREFIX before it? */
+/* Can this be a domain's name: labels of letters, digits, `-` and `_`, short enough for
+ * STS_RECORD_PREFIX in front of it? */
 bool sts_domain_valid(struct slice domain);
 
-/* The id of the record, if exactly one of the TXT records is one of MTA-STS (RFC 8461, 3.1); its
- * strings are joined already. False: the domain has no policy. Borrowed from the text. */
+/* Finds the id of the record, if exactly one of the TXT records is an MTA-STS record (RFC 8461,
+ * 3.1); the strings of each record are already joined. Returns false if the domain has no policy.
+ * The id is borrowed from the text. */
 bool sts_record_find(const struct slice *records, size_t count, struct slice *ret_id);
 
-/* Is it an id of a record? */
+/* Is this a valid id of a record? */
 bool sts_id_valid(struct slice id);
 
 enum sts_mode { STS_NONE, STS_TESTING, STS_ENFORCE };
@@ -49,17 +50,17 @@ struct sts_policy {
     size_t mx_count;
 };
 
-/* Read a policy; patterns are borrowed from the text. False with what is wrong in *ret_why (static)
- * when it is none: the domain then has no policy, or the one of before. */
+/* Parses a policy; patterns are borrowed from the text. Returns false with the error in *ret_why
+ * (static): the domain then has no policy, or the previous one. */
 bool sts_policy_parse(struct slice text, struct sts_policy *ret_policy, const char **ret_why);
 
-/* Append the policy as sts_policy_parse reads it, without what is of no use to us; at most
- * STS_POLICY_MAX bytes. False when *out is full. */
+/* Appends the policy as sts_policy_parse reads it, without fields that are not used here; at most
+ * STS_POLICY_MAX bytes. Returns false if *out is full. */
 bool sts_policy_put(const struct sts_policy *policy, struct buf *out);
 
 const char *sts_mode_name(enum sts_mode mode);
 
-/* Is this MX host one of the policy's? `*.example.net` stands for exactly one label. */
+/* Does the policy allow this MX host? `*.example.net` stands for exactly one label. */
 bool sts_policy_allows(const struct sts_policy *policy, struct slice host);
 
 #endif

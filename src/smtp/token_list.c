@@ -60,7 +60,7 @@ void token_rights_put(unsigned rights, struct buf *out)
 
     for (size_t i = 0; i < sizeof rights_words / sizeof rights_words[0]; i++) {
         if ((rights & rights_words[i].right) != 0) {
-            (void)buf_addf(out, "%s%s", separator, rights_words[i].word); /* sticky */
+            (void)buf_addf(out, "%s%s", separator, rights_words[i].word); /* the error is sticky */
             separator = ",";
         }
     }
@@ -171,7 +171,8 @@ void token_make(struct slice name, unsigned rights, struct slice class_name, str
     (void)buf_addf(ret_text, "%.*s.%.*s", SLICE_ARGS(name), (int)sizeof secret, secret);
     OPENSSL_cleanse(secret, sizeof secret);
     hash_of(buf_slice(ret_text), hash);
-    (void)buf_addf(ret_line, "%.*s:" SCHEME, SLICE_ARGS(name)); /* sticky, all of it */
+    (void)buf_addf(ret_line, "%.*s:" SCHEME, SLICE_ARGS(name)); /* the error is sticky, here and
+                                                                 * below */
     base64_put(ret_line, slice_of(hash, sizeof hash));
     (void)buf_add_string(ret_line, ":rights=");
     token_rights_put(rights, ret_line);

@@ -1,14 +1,14 @@
 /*
- * Tokens of programs that use the HTTP interfaces (api_tokens): a file from which none comes back.
+ * Tokens of programs that use the HTTP interfaces (api_tokens): a file that does not reveal them.
  *
  *     NAME:{SHA-256}HASH:rights=RIGHT[,RIGHT][:class=NAME][:senders=LIST]
  *
  *     shop:{SHA-256}47DEQpj8...=:rights=inject:class=orders:senders=@shop.example
  *
- * A token is its name, a dot, and TOKEN_SECRET hexadecimal digits from the kernel's generator. So
- * a plain hash (in base64) is enough: what can't be guessed needs no salt and no rounds, which are
- * for passwords. Rights, class and senders (for the right `inject`) are the name's. name_lines.h
- * says what else can stand in such a file.
+ * A token is its name, a dot, and TOKEN_SECRET hexadecimal digits from the kernel's generator. So a
+ * plain hash (in base64) is enough: salt and rounds are for passwords, while a token can't be
+ * guessed. Rights, class and senders (for the right `inject`) belong to the name. name_lines.h
+ * describes the rest of the file's format.
  */
 #ifndef SMTP_TOKEN_LIST_H
 #define SMTP_TOKEN_LIST_H
@@ -28,11 +28,11 @@
 #define TOKEN_MAX           (TOKEN_NAME_MAX + 1 + TOKEN_SECRET)
 #define TOKEN_HASH          32u
 
-/* A bit set. */
+/* Rights of a token; a bit set. */
 enum token_right {
     TOKEN_INJECT = 1 << 0, /* send mail */
-    TOKEN_LOOK = 1 << 1,   /* read what the queue has */
-    TOKEN_STEER = 1 << 2,  /* and change it */
+    TOKEN_LOOK = 1 << 1,   /* read the state of the queue */
+    TOKEN_STEER = 1 << 2,  /* change the queue */
     TOKEN_RIGHTS = 7,
 };
 
@@ -44,31 +44,32 @@ struct token {
 
 struct token_list;
 
-/* Read the text of a file. NULL with "LINE:COLUMN: what is wrong" in *ret_error. */
+/* Reads the text of a file. Returns NULL with "LINE:COLUMN: error" in *ret_error. */
 struct token_list *token_list_new(struct slice text, struct buf *ret_error);
 
-/* NULL is fine. */
+/* Frees the list; NULL is allowed. */
 void token_list_free(struct token_list *list);
 
-/* Whose token is this? NULL: no name's. How long it takes depends on the name in it alone, not on
- * how much of the secret is right. Lasts as long as the list. */
+/* Returns the entry of a valid token; NULL if the token is not valid. The time depends only on the
+ * name in the token, not on how much of the secret is right. The result lasts as long as the
+ * list. */
 const struct token *token_list_check(const struct token_list *list, struct slice text);
 
 const struct token *token_list_find(const struct token_list *list, struct slice name);
 
-/* The n-th in the order of the file; NULL behind the last. */
+/* Returns the n-th token in the order of the file; NULL after the last. */
 const struct token *token_list_at(const struct token_list *list, size_t n);
 
-/* Append a new token of this name to `ret_text`, and to `ret_line` the file's line for it, with its
- * end. `class_name` and `senders` may be empty. */
+/* Appends a new token of this name to `ret_text`, and to `ret_line` the file's line for it, with
+ * its end. `class_name` and `senders` may be empty. */
 void token_make(struct slice name, unsigned rights, struct slice class_name, struct slice senders,
                 struct buf *ret_text, struct buf *ret_line);
 
-/* Is it a name that can stand in the file: 1 to TOKEN_NAME_MAX letters, digits, and `_`, `-`, `.`
- * and `@` behind the first? */
+/* Is this a valid name in the file: 1 to TOKEN_NAME_MAX letters, digits, and, except as the first
+ * byte, `_`, `-`, `.` and `@`? */
 bool token_name_is_valid(struct slice name);
 
-/* "inject,look" as a bit set; false for anything else. */
+/* Parses "inject,look" into a bit set; returns false for anything else. */
 bool token_rights_parse(struct slice text, unsigned *ret_rights);
 void token_rights_put(unsigned rights, struct buf *out);
 

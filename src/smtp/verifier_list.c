@@ -81,21 +81,38 @@ void verifier_put(struct buf *out, struct slice user, const struct scram_secret 
     name_lines_put_end(out, class_name, senders);
 }
 
+/* Computes a digest; each use of the key gets different digests. */
+static void digest(const uint8_t key[VERIFIER_MAKE_UP_KEY], unsigned char use, struct slice text,
+                   uint8_t ret_sum[SCRAM_KEY])
+{
+    uint8_t own_key[VERIFIER_MAKE_UP_KEY];
+
+    memcpy(own_key, key, sizeof own_key);
+    own_key[0] ^= use;
+    CHECK(HMAC(EVP_sha256(), own_key, sizeof own_key, (const unsigned char *)text.ptr, text.len,
+               ret_sum, NULL) != NULL);
+    OPENSSL_cleanse(own_key, sizeof own_key);
+}
+
+uint64_t verifier_stamp(const uint8_t key[VERIFIER_MAKE_UP_KEY], struct slice text)
+{
+    uint8_t sum[SCRAM_KEY];
+    uint64_t stamp;
+
+    digest(key, 3, text, sum); /* verifier_make_up uses 0 to 2 */
+    memcpy(&stamp, sum, sizeof stamp);
+    return stamp;
+}
+
 void verifier_make_up(const struct verifier_list *list, const uint8_t key[VERIFIER_MAKE_UP_KEY],
                       struct slice user, struct scram_secret *ret_secret)
 {
-    /* Salt, stored key and server key, each a digest of its own. */
+    /* Salt, stored key and server key are separate digests. */
     uint8_t sums[3][SCRAM_KEY];
     const struct verifier *first = verifier_list_at(list, 0);
 
     for (unsigned char i = 0; i < 3; i++) {
-        uint8_t own_key[VERIFIER_MAKE_UP_KEY];
-
-        memcpy(own_key, key, sizeof own_key);
-        own_key[0] ^= i;
-        CHECK(HMAC(EVP_sha256(), own_key, sizeof own_key, (const unsigned char *)user.ptr, user.len,
-                   sums[i], NULL) != NULL);
-        OPENSSL_cleanse(own_key, sizeof own_key);
+        digest(key, i, user, sums[i]);
     }
     memset(ret_secret, 0, sizeof *ret_secret);
     ret_secret->rounds = first != NULL ? first->secret.rounds : ROUNDS_OUR;

@@ -6,6 +6,7 @@
 
 static void paths_are_parsed_and_printed(void **unused)
 {
+#define L60 "123456789012345678901234567890123456789012345678901234567890"
 #define L64 "1234567890123456789012345678901234567890123456789012345678901234"
     static const struct {
         const char *in;
@@ -41,19 +42,29 @@ static void paths_are_parsed_and_printed(void **unused)
         {"<@:a@b.example>", 0, ADDRESS_BAD_ROUTE, "", 0},
         {"<postmaster>", 0, ADDRESS_NO_DOMAIN_GIVEN, "", 0},
         {"<a b@c.example>", 0, ADDRESS_BAD_LOCAL, "", 0},
-        {"<.a@b.example>", 0, ADDRESS_BAD_LOCAL, "", 0},
-        {"<a..b@c.example>", 0, ADDRESS_BAD_LOCAL, "", 0},
+        {"<.a@b.example>", 0, ADDRESS_OK, "\".a\"@b.example", 14},
+        {"<a.@b.example>", 0, ADDRESS_OK, "\"a.\"@b.example", 14},
+        {"<a..b@c.example>", 0, ADDRESS_OK, "\"a..b\"@c.example", 16},
+        {"< a@b.example\t>", 0, ADDRESS_OK, "a@b.example", 15},
+        {"<a@b.example>; x", 0, ADDRESS_OK, "a@b.example", 14},
+        {"<a@b.example>;; x", 0, ADDRESS_OK, "a@b.example", 14}, /* the rest is the caller's */
+        {"<a@b.example.>", 0, ADDRESS_OK, "a@b.example", 14},
+        {"<a@b.example..>", 0, ADDRESS_BAD_DOMAIN, "", 0},
+        {"<a@.>", 0, ADDRESS_BAD_DOMAIN, "", 0},
+        {"<a@[192.0.2.1].>", 0, ADDRESS_OK, "a@[192.0.2.1]", 16},
         {"<a(b)@c.example>", 0, ADDRESS_BAD_LOCAL, "", 0},
         {"<\"\"@c.example>", 0, ADDRESS_BAD_LOCAL, "", 0},
         {"<\"a\r\nb\"@c.example>", 0, ADDRESS_BAD_LOCAL, "", 0},
         {"<\"a\\\tb\"@c.example>", 0, ADDRESS_BAD_LOCAL, "", 0},
         {"<\"a@c.example>", 0, ADDRESS_BAD_LOCAL, "", 0},
-        {"<x" L64 "@b.example>", 0, ADDRESS_LOCAL_TOO_LONG, "", 0},
-        {"<\" " L64 "\"@b.example>", 0, ADDRESS_LOCAL_TOO_LONG, "", 0},
+        {"<x" L64 "@b.example>", 0, ADDRESS_OK, "x" L64 "@b.example", 77},
+        {"<x" L64 L64 L64 L64 "@b.example>", 0, ADDRESS_OK, "x" L64 L64 L64 L64 "@b.example", 269},
+        {"<" L64 L64 L64 L64 L64 "@b.example>", 0, ADDRESS_TOO_LONG, "", 0},
+        {"<" L64 L64 L64 L64 "@" L60 ".b.example>", 0, ADDRESS_TOO_LONG, "", 0},
+        {"<\"" L64 L64 L64 L64 " " L60 "\"@b.example>", 0, ADDRESS_TOO_LONG, "", 0},
         {"<a@>", 0, ADDRESS_BAD_DOMAIN, "", 0},
         {"<a@b..c>", 0, ADDRESS_BAD_DOMAIN, "", 0},
         {"<a@-b.example>", 0, ADDRESS_BAD_DOMAIN, "", 0},
-        {"<a@b.example.>", 0, ADDRESS_BAD_DOMAIN, "", 0},
         {"<a@b@c.example>", 0, ADDRESS_BAD_DOMAIN, "", 0},
         {"<a@192.0.2.1>", 0, ADDRESS_BAD_DOMAIN, "", 0},
         {"<a@[192.0.2.256]>", 0, ADDRESS_BAD_DOMAIN, "", 0},
@@ -102,6 +113,9 @@ static void needless_quotes_are_not_stored(void **unused)
     assert_false(address_is_stored(SLICE("\"a\\ b\"@c.example"), 0));
     assert_false(address_is_stored(SLICE("<a@c.example>"), 0));
     assert_false(address_is_stored(SLICE("a@c.example x"), 0));
+    assert_false(address_is_stored(SLICE("a@c.example."), 0));
+    assert_false(address_is_stored(SLICE("a..b@c.example"), 0));
+    assert_true(address_is_stored(SLICE("\"a..b\"@c.example"), 0));
     assert_false(address_is_stored(SLICE(""), 0));
 }
 

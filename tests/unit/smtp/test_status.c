@@ -129,10 +129,13 @@ static void exit_statuses_follow_sysexits(void **state)
         {71, "4.3.0", "system resource problem"},
         {75, "4.3.0", "temporary failure"},
         {77, "5.7.0", "permission denied"},
-        {78, "5.3.5", "local configuration error"},
-        {1, "5.3.0", "unknown mail system error"},
-        {-1, "5.3.0", "unknown mail system error"},
-        {127, "5.3.0", "unknown mail system error"},
+        {64, "4.3.0", "command line usage error"},
+        {70, "4.3.0", "internal software error"},
+        {73, "4.2.0", "cannot create user output file"},
+        {78, "4.3.5", "local configuration error"},
+        {1, "4.3.0", "unknown mail system error"},
+        {-1, "4.3.0", "unknown mail system error"},
+        {127, "4.3.0", "unknown mail system error"},
     };
     (void)state;
 
