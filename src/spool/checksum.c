@@ -9,12 +9,12 @@ uint64_t checksum_of(struct slice bytes)
     return XXH3_64bits(bytes.len == 0 ? "" : bytes.ptr, bytes.len);
 }
 
-/* The library's state has an alignment of its own, so the library makes it. */
+/* XXH3_state_t has a special alignment, so the library allocates it. */
 struct checksum *checksum_new(void)
 {
     XXH3_state_t *state = XXH3_createState();
 
-    CHECK(state != NULL); /* a small request */
+    CHECK(state != NULL); /* the request is small */
     CHECK(XXH3_64bits_reset(state) == XXH_OK);
     return (struct checksum *)state;
 }

@@ -102,7 +102,8 @@ size_t claims_walk(const struct claims *c, uint64_t *cursor, size_t max, struct 
 {
     size_t count = 0;
 
-    /* There are fewer elements than buckets, or not many more. What finds no room is left out. */
+    /* The table has fewer elements than buckets, or not many more. Elements beyond `max` are
+     * omitted. */
     for (size_t looked = 0; looked <= max / 4 && (looked == 0 || *cursor != 0); looked++) {
         struct UT_hash_handle *hh = hash_bucket(c->all != NULL ? &c->all->hh : NULL, cursor);
 
@@ -141,7 +142,7 @@ static void log_before(struct claims *c, uint64_t id, struct claim_facts before)
     c->log[c->log_count++] = (struct claim_undo){id, before};
 }
 
-/* The one function that changes what is known. */
+/* All changes of claims go through this function. */
 static void apply(struct claims *c, uint64_t id, struct claim *claim, struct claim_facts facts)
 {
     if (!known(facts)) {
@@ -203,8 +204,8 @@ static void push_early(struct claims *c, unsigned order, struct claim_place plac
     heap_add(&c->orders[order].early, &early->node);
 }
 
-/* Unlisted rows are not in the index that the cursor walks, so the heap has
- * to know those that are not claimed. They are few, see SQLITE_UNLISTED_SPAN. */
+/* Unlisted rows are not in the index that the cursor walks, so the unclaimed ones must be in the
+ * heap. They are few, see SQLITE_UNLISTED_SPAN. */
 void claims_restart(struct claims *c)
 {
     clear_early(c);
@@ -229,8 +230,8 @@ void claims_undo(struct claims *c)
 
         apply(c, undo->id, find(c, undo->id), undo->before);
     }
-    /* Rows have gone back to places that the cursor passed and entries that were dropped because
-     * of changes that never happened may be wanted again. */
+    /* Rows may have returned to places that the cursor has passed. The heap may also lack entries
+     * that were dropped because of changes that are now undone. */
     claims_restart(c);
 }
 
@@ -240,7 +241,7 @@ void claims_add_due(struct claims *c, unsigned order, int64_t due, uint64_t id)
     bool listed = !claims_get(c, id).unlisted;
 
     if (listed && claim_place_before(c->orders[order].cursor, place)) {
-        return; /* the walk will come to it */
+        return; /* the walk will reach it */
     }
     push_early(c, order, place);
     if (c->orders[order].early.count > EARLY_MAX + 2 * c->unlisted.count) {

@@ -1,24 +1,25 @@
 /*
- * What the holder of a spool knows of messages beyond their rows: which are claimed, which are not
- * listed, and up to where each state's order of due times has been claimed.
+ * Facts that the process that writes to a spool keeps about messages in addition to their rows:
+ * which are claimed, which are not listed, and how far each state's order of due times has been
+ * claimed.
  *
  * Claimed rows keep their due time and their place in the index, because moving them would cost two
- * writes per delivery. So claiming walks the index behind a cursor, and never looks at claimed rows
+ * writes per delivery. So claiming walks the index with a cursor, and never reads claimed rows
  * again:
  *
  *      due, id:   c c c c c c c | . . . . .          c claimed   . not claimed   | cursor
- *                    ^ became claimable behind the cursor: kept in the `early` heap
+ *                    ^ became claimable on this side of the cursor: kept in the `early` heap
  *
- * Invariant: an unclaimed row of state INCOMING or DEFERRED is behind the cursor of its state, or
- * in the early heap of its state, or both. An entry of the heap may be out of date; who takes it
- * looks at the row. When a heap grows beyond EARLY_MAX, cursors go back to the start instead, which
- * costs one walk over the claimed rows, of which there are few: they are all in memory.
+ * Invariant: an unclaimed row of state INCOMING or DEFERRED is after the cursor of its state, or in
+ * the early heap of its state, or both. An entry of the heap may be out of date, so its row is
+ * checked when it is taken. When a heap grows beyond EARLY_MAX, the cursors go back to the start
+ * instead. That costs one walk over the claimed rows, which are few, as they are all in memory.
  *
- * Unlisted messages were claimed by the submit that stored them and are in no index but the one by
- * id, so that mail that passes straight through pays for no other. Their ids grow with time, so the
- * lowest one bounds where they can be.
+ * Unlisted messages were claimed by the submit that stored them, and are only in the index by id,
+ * so that mail that is delivered at once pays for no other index. Their ids grow with time, so the
+ * lowest one bounds the range of ids in which they lie.
  *
- * Between claims_begin and claims_commit or claims_undo all changes are logged, and can be undone.
+ * Changes between claims_begin and claims_commit or claims_undo are logged, and can be undone.
  */
 #ifndef SPOOL_CLAIMS_H
 #define SPOOL_CLAIMS_H
@@ -33,16 +34,16 @@
 
 #define EARLY_MAX ((size_t)1 << 16)
 
-/* What is known of one message; one that is neither claimed nor unlisted is not known. What has no
- * rows is unlisted, too. */
+/* Facts about one message. A message that is neither claimed nor unlisted has none. A message
+ * without rows is unlisted, too. */
 struct claim_facts {
-    int64_t due;      /* these four are only set for unlisted messages */
+    int64_t due;      /* the first four are only set for unlisted messages */
     uint64_t size;    /* bytes of content */
-    bool in_file;     /* content is beside the database */
-    uint32_t segment; /* in this segment; 0: in a file of its own */
+    bool in_file;     /* content is outside the database */
+    uint32_t segment; /* segment of the content; 0 = a file of its own */
     bool claimed;
     bool unlisted;
-    struct passage_place passage; /* where it is while it has no rows; file 0: it has */
+    struct passage_place passage; /* place of a message without rows; file 0 = it has rows */
 };
 
 struct claim {
@@ -54,7 +55,7 @@ struct claim {
 
 struct claim_undo {
     uint64_t id;
-    struct claim_facts before; /* neither claimed nor unlisted: was not known */
+    struct claim_facts before; /* neither claimed nor unlisted = there were no facts */
 };
 
 /* A place in the order of (due, id) of one state. */
@@ -65,7 +66,7 @@ struct claim_place {
 
 struct claim_order {
     struct claim_place cursor;
-    struct heap early; /* of struct early, see claims.c */
+    struct heap early; /* of struct early, in claims.c */
 };
 
 enum { CLAIM_INCOMING, CLAIM_DEFERRED, CLAIM_ORDERS };
@@ -82,35 +83,36 @@ struct claims {
 void claims_init(struct claims *c);
 void claims_fini(struct claims *c);
 
-/* What is known of `id`; all zero when nothing is. */
+/* Returns the facts about `id`; all zero if there are none. */
 struct claim_facts claims_get(const struct claims *c, uint64_t id);
 void claims_set(struct claims *c, uint64_t id, struct claim_facts facts);
 
-/* Ids of claimed messages, at most `max`, from the next buckets of the table; *cursor is 0 at the
- * start, and again behind the last. */
+/* Lists ids of claimed messages, at most `max`, from the next buckets of the table. *cursor is 0 at
+ * the start, and 0 again after the last page. Returns their number. */
 size_t claims_walk(const struct claims *c, uint64_t *cursor, size_t max, struct msg_id *ret_ids);
 
-/* Ids of those that are in passage: of one file, or with 0 of all; at most `max`, in no order. */
+/* Lists ids of messages in passage, at most `max`, in no order: those of one file, or with 0 all.
+ * Returns their number. */
 size_t claims_in_passage(const struct claims *c, uint32_t file, size_t max, struct msg_id *ret_ids);
 
-/* No unlisted message has a lower id; `none` when there is none. */
+/* Returns the lowest id of an unlisted message, or `none` if there is none. */
 uint64_t claims_unlisted_from(const struct claims *c, uint64_t none);
 
 void claims_begin(struct claims *c);
 void claims_commit(struct claims *c);
 void claims_undo(struct claims *c);
 
-/* The row `id` became claimable: due then, in that order, not claimed. */
+/* Records that the row `id` became claimable: due at that time, in that order, not claimed. */
 void claims_add_due(struct claims *c, unsigned order, int64_t due, uint64_t id);
 
-/* Forget how far the walks got: all unclaimed rows will be found again. */
+/* Forgets how far the walks have come: all unclaimed rows will be found again. */
 void claims_restart(struct claims *c);
 
-/* The first place of the early heap, if any; and take it out. */
+/* Returns the first place of the early heap; false if it is empty. */
 bool claims_early(const struct claims *c, unsigned order, struct claim_place *ret_place);
 void claims_drop_early(struct claims *c, unsigned order);
 
-/* All rows up to `place` are claimed or early now. */
+/* Moves the cursor: all rows up to `place` are claimed or early now. */
 void claims_advance(struct claims *c, unsigned order, struct claim_place place);
 
 /* Does `a` come before `b`? */

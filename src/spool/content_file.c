@@ -29,7 +29,7 @@ static char *file_path(const struct content_files *cf, struct msg_id id)
     return path;
 }
 
-/* Failing is harmless: an orphan is swept at the next start. */
+/* A failure has no consequences: the next start removes the orphan. */
 static void remove_file(struct content_files *cf, struct msg_id id)
 {
     char *path = file_path(cf, id);
@@ -38,8 +38,7 @@ static void remove_file(struct content_files *cf, struct msg_id id)
     mem_free(path);
 }
 
-/* Nothing that was written is at stake when closing fails: it was synced before, or
- * is abandoned. */
+/* A failure to close loses nothing: the file was synced before, or is abandoned. */
 static void close_fd(struct content_files *cf, int fd)
 {
     if (fd >= 0) {
@@ -101,7 +100,7 @@ static int sync_written(struct content_files *cf)
     return 0;
 }
 
-/* All of a message's content into its file, one piece after the other. */
+/* Writes all content of a message to its file, piece by piece. */
 static int write_pieces(struct content_files *cf, int fd, struct slice prefix,
                         const struct spool_content *content, uint64_t *ret_sum)
 {
@@ -183,7 +182,7 @@ void content_files_committed(struct content_files *cf)
 void content_files_undone(struct content_files *cf, bool in_doubt)
 {
     close_written(cf);
-    cf->doomed.count = cf->in_doubt; /* those of earlier commits in doubt remain doomed */
+    cf->doomed.count = cf->in_doubt; /* files of failed commits remain doomed */
     for (size_t i = 0; i < cf->made.count; i++) {
         if (in_doubt) {
             content_files_doom(cf, (struct msg_id){cf->made.ids[i]});

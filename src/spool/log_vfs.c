@@ -8,11 +8,11 @@
 
 struct log_file {
     sqlite3_file base;
-    char *kept; /* owned: LOG_VFS_BYTES */
+    char *kept; /* owned; LOG_VFS_BYTES long */
     int len;
-    sqlite3_int64 at; /* where in the file `kept` begins */
+    sqlite3_int64 at; /* offset in the file at which `kept` begins */
     bool keeps;
-    /* Behind this struct: the file of the VFS below. */
+    /* The underlying VFS's file follows this struct in memory. */
 };
 
 static sqlite3_vfs *below; /* set once, when the VFS is registered */
@@ -128,7 +128,7 @@ static int log_characteristics(sqlite3_file *file)
 }
 
 static const sqlite3_io_methods log_methods = {
-    .iVersion = 1, /* a log is neither mapped nor has it a shared memory of its own */
+    .iVersion = 1, /* a log is neither mapped nor does it have shared memory */
     .xClose = log_close,
     .xRead = log_read,
     .xWrite = log_write,
@@ -162,7 +162,7 @@ static int log_open(sqlite3_vfs *vfs, const char *path, sqlite3_file *file, int 
         sqlite3_free(f->kept);
         return rc;
     }
-    f->base.pMethods = &log_methods; /* also after an error: SQLite closes it then */
+    f->base.pMethods = &log_methods; /* set after an error, too: SQLite then closes the file */
     f->keeps = (log_characteristics(file) & SQLITE_IOCAP_POWERSAFE_OVERWRITE) != 0;
     return rc;
 }

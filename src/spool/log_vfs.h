@@ -1,37 +1,37 @@
 /*
  * SQLite's write-ahead log, written in large pieces.
  *
- * SQLite writes each frame of the log by two calls, 24 bytes and a page, one behind the other. A
- * commit of mail that passes has some 20 frames, and a tenth of the queue process's time would go
- * into these calls. This VFS lies over the default one and hands every file but a log straight to
- * it. Of a log it keeps what is written, as long as each write begins where the last one ended, and
- * gives it to the default VFS in one piece
+ * SQLite writes each frame of the log by two calls, for 24 bytes and for a page, one after the
+ * other. A commit of passing mail has some 20 frames, so a tenth of the queue process's time would
+ * go into these calls. This VFS wraps the default one and passes every file except a log straight
+ * on. For a log it buffers the written bytes, as long as each write begins where the last one
+ * ended. It passes them to the default VFS in one piece
  *
  *   - before the log is synced, read, truncated or asked for its size
  *   - before a write elsewhere
  *   - when LOG_VFS_BYTES are full
  *
- * So whatever a sync makes durable is in the file before it, in the order in which it was written.
- * Other processes read frames that the log's index names, and SQLite puts those of a commit there
- * after the sync (synchronous = FULL).
+ * So everything that a sync makes durable is in the file before the sync, in the order in which it
+ * was written. Other processes read the frames that the log's index names, and SQLite adds those of
+ * a commit to the index after the sync (synchronous = FULL).
  *
- * Where a torn write may harm bytes beside it, which the default VFS says of no disk, SQLite fills
- * the last sector behind a commit after its sync. There nothing is kept.
+ * Where a torn write may damage neighbouring bytes, SQLite fills the last sector of a commit after
+ * its sync. On such a disk nothing is buffered; the default VFS reports none.
  *
- * A write that fails is told by the call that it was put off to, which is part of the same
- * transaction: the sync of the commit, or a later write. SQLite undoes the transaction then, as it
- * would have; what was kept is dropped, as it is when the log is closed without a sync.
+ * A failed write is reported by a later call in the same transaction: the sync of the commit, or
+ * another write. SQLite then undoes the transaction, as it would have anyway. The buffer is
+ * dropped, as it is when the log is closed without a sync.
  */
 #ifndef SPOOL_LOG_VFS_H
 #define SPOOL_LOG_VFS_H
 
-/* Longer writes cost hardly less, and the page cache would then have the log in long pieces, each
- * of which counts as written (/proc/PID/io) when a part of it is. SQLite's own VFS takes less than
- * 128 KiB in a call. */
+/* Size of the buffer. Longer writes are hardly cheaper. They also put the log into the page cache
+ * in long pieces, each of which counts as written (/proc/PID/io) when a part of it is. SQLite's own
+ * VFS accepts less than 128 KiB in a call. */
 #define LOG_VFS_BYTES (16 << 10)
 
-/* The name to open a database with. The VFS is registered at the first call, over the one that is
- * the default then. NULL: that was not possible, and the default one will do. */
+/* Returns the name to open a database with. The first call registers the VFS over the current
+ * default one. NULL: registering failed, and the default VFS works, too. */
 const char *log_vfs(void);
 
 #endif

@@ -70,9 +70,9 @@ int numbered_file_create(const struct spool_io *io, const char *dir, uint32_t nu
     if (err == 0) {
         return fd;
     }
-    (void)io->close(fd); /* to be removed */
+    (void)io->close(fd); /* the file is removed next */
     path = numbered_file_path(dir, number, suffix);
-    (void)io->unlink(path); /* else the next start does it */
+    (void)io->unlink(path); /* on failure the next start removes it */
     mem_free(path);
     return err;
 }
@@ -84,7 +84,7 @@ bool numbered_file_keep(const struct spool_io *io, const char *dir)
 
     mem_free(path);
     if (fd >= 0) {
-        (void)io->close(fd); /* only looked for */
+        (void)io->close(fd); /* only existence counts */
     }
     return fd != -ENOENT;
 }

@@ -4,22 +4,22 @@
  *      file       0 "SLUICE passage\n\0"    16 version u32      20 its number u32    24 tag u64
  *                32 zeros                   56 sum of the 56 before    64 zeros to 4096
  *
- *      batch      0 sum of the 88 behind     8 "SBATCH\n\0"     16 tag u64           24 file u32
+ *      batch      0 sum of the next 88      8 "SBATCH\n\0"     16 tag u64           24 file u32
  *                28 its place u32           32 generation u64   40 oldest u64        48 number u64
  *                56 commit u64              64 last id u64      72 length u32        76 records u32
  *                80 1: with the database    88 from u64         96 records
  *
- *      record     0 sum of what is behind, envelope included    8 "SREC" and kind, u32 each
+ *      record     0 sum of the header's rest and the envelope    8 "SREC" and kind, u32 each
  *                16 id u64                  24 file u32         28 its place u32
  *                32 generation u64          40 envelope u32     44 content u32
  *                48 sum of the content      56 tag u64          64 envelope, content
  *
  *      The next record begins at the next multiple of 16.
  *
- * Batches whose number is less than `from` are void; so they are where the database says it, too.
- * `oldest` is the generation of the oldest file that may have messages in it; files of older ones
- * mean nothing. The "envelope" of a mark is a list of numbers, 8 bytes each: ids, or of batches
- * that are void the generation and the place. That of a key is what the engine says of it.
+ * Batches whose number is less than `from` are void; the database has such a number, too. `oldest`
+ * is the generation of the oldest file that may have messages in it; files of older generations
+ * have none. The "envelope" of a mark is a list of numbers of 8 bytes: ids, or for void batches
+ * generation and place. The "envelope" of a key is made by the engine.
  */
 #include "passage.h"
 
@@ -41,12 +41,12 @@
 #define FILE_MAGIC   "SLUICE passage\n"
 #define BATCH_MAGIC  "SBATCH\n"
 #define RECORD_MAGIC UINT32_C(0x43455253) /* "SREC" */
-#define HEADER       64u                  /* of a file's first page, and of a record */
+#define HEADER       64u                  /* size of a file's header, and of a record's */
 #define BATCH_HEADER 96u
 #define RECORD_ALIGN 16u
 #define SUFFIX       "passage"
-/* Of one call. With longer ones the page cache would have the file in pieces of several pages, each
- * of which is written whole when the file is written again and a batch ends in it. */
+/* Limit of one write call. Longer writes put the file into the page cache in pieces of several
+ * pages; a batch that later ends in such a piece would write all of it again. */
 #define WRITE_PIECE   PASSAGE_PAGE
 #define FILE_SIZE_MAX (UINT64_C(1) << 31)
 
@@ -54,7 +54,7 @@ enum { KIND_MAIL = 1, KIND_DONE, KIND_MOVED, KIND_VOID, KIND_KEY };
 enum { WITH_DATABASE = 1 };
 
 _Static_assert(sizeof FILE_MAGIC == 16 && sizeof BATCH_MAGIC == 8, "headers as drawn");
-/* With the marks of as many messages as fit into some tens of batches. */
+/* Room for the marks of all messages that fit into some tens of batches. */
 _Static_assert(PASSAGE_FILE_BYTES + 64 * PASSAGE_BATCH_MAX < FILE_SIZE_MAX, "places are 32 bits");
 
 static void put32(char *at, uint32_t n)
@@ -134,7 +134,7 @@ static struct passage_file *add_file(struct passage *p, uint32_t number)
     return &p->files[p->file_count++];
 }
 
-/* Failing to remove it is harmless: nothing in it counts. */
+/* A failure has no consequences: nothing in the file counts. */
 static void remove_file(struct passage *p, size_t at)
 {
     char *path = numbered_file_path(p->dir, p->files[at].number, SUFFIX);
@@ -147,13 +147,13 @@ static void remove_file(struct passage *p, size_t at)
 static void close_current(struct passage *p)
 {
     if (p->fd >= 0) {
-        (void)p->io->close(p->fd); /* synced, or given up */
+        (void)p->io->close(p->fd); /* synced, or abandoned */
     }
     p->fd = -1;
     p->current = 0;
 }
 
-/* Of the oldest file that may have messages in it. */
+/* Returns the generation of the oldest file that may have messages in it. */
 static uint64_t oldest_generation(const struct passage *p)
 {
     uint64_t oldest = p->generation;
@@ -168,7 +168,7 @@ static uint64_t oldest_generation(const struct passage *p)
     return oldest;
 }
 
-/* Files that can't be given back yet. */
+/* Counts the files that can't be reused yet. */
 static size_t files_in_use(const struct passage *p)
 {
     uint64_t oldest = oldest_generation(p);
@@ -207,7 +207,7 @@ void passage_fini(struct passage *p)
 
 /* ---- where the batch goes ------------------------------------------------------------------- */
 
-/* A file that begins with its header, durable with its name. */
+/* Creates a file that begins with its header, durable with its name. */
 static int make_file(struct passage *p)
 {
     uint32_t number = p->highest + 1;
@@ -227,7 +227,7 @@ static int make_file(struct passage *p)
     return 0;
 }
 
-/* Begin a file anew in which nothing is that counts. False: there is none. */
+/* Begins to overwrite a file whose messages are all gone. Returns false if there is none. */
 static bool take_free(struct passage *p)
 {
     uint64_t oldest = oldest_generation(p);
@@ -294,7 +294,8 @@ int passage_open(struct passage *p)
     return err;
 }
 
-/* What stands before an envelope of `envelope` bytes at `p->len`. The envelope is there already. */
+/* Writes the header of a record at `p->len`. Its envelope of `envelope` bytes is already in
+ * place. */
 static void record_header(struct passage *p, uint32_t kind, uint64_t id, size_t envelope,
                           size_t content, uint64_t content_sum)
 {
@@ -505,7 +506,7 @@ int passage_write(struct passage *p, uint64_t number, uint64_t last_id, bool wit
     (void)room(p, padded - p->len);
     memset(p->bytes + p->len, 0, padded - p->len);
     p->sequence++;
-    p->written = true; /* or some of it */
+    p->written = true; /* completely or in part */
     err = write_all(p, f->end, padded);
     if (err == 0) {
         err = p->io->fdatasync(p->fd);
@@ -514,7 +515,7 @@ int passage_write(struct passage *p, uint64_t number, uint64_t last_id, bool wit
     return err;
 }
 
-/* What is left of the batch in memory. */
+/* Removes the batch from memory. */
 static void forget_batch(struct passage *p)
 {
     p->len = 0;
@@ -523,7 +524,7 @@ static void forget_batch(struct passage *p)
     p->added.count = p->done.count = p->moved.count = p->ended.count = 0;
 }
 
-/* Those beyond PASSAGE_FILES go when they are free. */
+/* Removes files beyond PASSAGE_FILES, and failed ones, once they are free. */
 static void remove_some(struct passage *p)
 {
     uint64_t oldest = oldest_generation(p);
@@ -623,8 +624,8 @@ static char *read_room(struct passage *p, size_t size)
     return p->read;
 }
 
-/* Is there a record in these bytes, whole up to the end of its envelope? `place` is what it should
- * say of itself. */
+/* Do these bytes hold a record, complete up to the end of its envelope, of this place and
+ * generation? */
 static bool record_fits(const struct passage *p, const char *h, size_t len,
                         struct passage_place place, uint64_t generation)
 {
@@ -634,7 +635,7 @@ static bool record_fits(const struct passage *p, const char *h, size_t len,
            get64(h) == XXH3_64bits(h + 8, HEADER - 8 + get32(h + 40));
 }
 
-/* Of a record that fits in `len` bytes; a content that does not is cut. */
+/* Decodes a valid record in `len` bytes; content that does not fit into them is cut. */
 static struct passage_mail mail_of(const char *h, size_t len)
 {
     size_t envelope = get32(h + 40), content = get32(h + 44), rest = len - HEADER - envelope;
@@ -646,7 +647,7 @@ static struct passage_mail mail_of(const char *h, size_t len)
         .content_sum = get64(h + 48)};
 }
 
-/* As much of the record as is wanted. */
+/* Reads a record to p->read, with or without its content. */
 static int read_file(struct passage *p, const struct passage_file *f, struct passage_place place,
                      bool with_content, size_t *ret_len)
 {
@@ -664,7 +665,7 @@ static int read_file(struct passage *p, const struct passage_file *f, struct pas
         err = spool_io_read_all(p->io, fd, read_room(p, len), len, place.at);
     }
     if (fd >= 0 && fd != p->fd) {
-        (void)p->io->close(fd); /* only read */
+        (void)p->io->close(fd); /* opened for reading */
     }
     if (err == -ENOENT) {
         return damaged(p, "missing: its file of mail in passage is missing");
@@ -705,7 +706,7 @@ int passage_read(struct passage *p, struct passage_place place, struct msg_id id
 
 /* ---- the start ------------------------------------------------------------------------------ */
 
-/* A batch that was found. */
+/* A batch found in a file. */
 struct found_batch {
     uint32_t file, at, length, records;
     uint64_t generation, oldest, sequence, commit, last_id, from;
@@ -717,11 +718,11 @@ struct finding {
     const struct passage_start *start;
     struct found_batch *all; /* owned */
     size_t count, size;
-    char *bytes; /* owned: of a batch */
+    char *bytes; /* owned; bytes of one batch */
     size_t bytes_size;
-    struct passage_list ended;   /* ids */
-    struct passage_list voids;   /* generation and place */
-    uint64_t newest, generation; /* the highest there are, void or not */
+    struct passage_list ended;   /* ids of messages that are done or moved */
+    struct passage_list voids;   /* generation and place of void batches */
+    uint64_t newest, generation; /* highest number and generation found, void or not */
 };
 
 static int open_found(const struct passage *p, uint32_t number, uint64_t *ret_size)
@@ -733,13 +734,13 @@ static int open_found(const struct passage *p, uint32_t number, uint64_t *ret_si
     }
     err = p->io->fstat_size(fd, ret_size);
     if (err != 0) {
-        (void)p->io->close(fd); /* only read */
+        (void)p->io->close(fd); /* opened for reading */
         return err;
     }
     return fd;
 }
 
-/* Is there a batch at that place of a file? */
+/* Decodes the header of a batch; false if there is no batch at that place of the file. */
 static bool take_batch(struct finding *f, uint32_t number, uint32_t at, uint64_t file_size,
                        const char h[BATCH_HEADER], struct found_batch *ret_batch)
 {
@@ -790,7 +791,7 @@ static int find_batches(struct finding *f, uint32_t number, int fd, uint64_t siz
     return err;
 }
 
-/* A file with the name of one. What is not of this spool is left alone. */
+/* Reads a file whose name is that of a passage file. Ignores files of another spool. */
 static int find_in_file(struct finding *f, uint32_t number)
 {
     struct passage *p = f->p;
@@ -798,12 +799,12 @@ static int find_in_file(struct finding *f, uint32_t number)
     uint64_t size = 0;
     int fd = open_found(p, number, &size), err = 0;
 
-    p->highest = number > p->highest ? number : p->highest; /* that name is taken */
+    p->highest = number > p->highest ? number : p->highest; /* the name is taken */
     if (fd < 0) {
         return fd;
     }
     if (size < PASSAGE_PAGE && !f->start->only_look) {
-        (void)add_file(p, number); /* its making was cut short: it never held anything */
+        (void)add_file(p, number); /* its creation was interrupted, so it never held anything */
         remove_file(p, p->file_count - 1);
     } else if (size >= PASSAGE_PAGE) {
         err = spool_io_read_all(p->io, fd, found, HEADER, 0);
@@ -814,7 +815,7 @@ static int find_in_file(struct finding *f, uint32_t number)
             err = find_batches(f, number, fd, size);
         }
     }
-    (void)p->io->close(fd); /* only read */
+    (void)p->io->close(fd); /* opened for reading */
     return err;
 }
 
@@ -837,7 +838,7 @@ static int find_in_dir(struct finding *f)
     return err;
 }
 
-/* Reads all of a batch into f->bytes. */
+/* Reads a complete batch to f->bytes. */
 static int read_batch(struct finding *f, const struct found_batch *b)
 {
     int fd = numbered_file_open(f->p->io, f->p->dir, b->file, SUFFIX, O_RDONLY), err;
@@ -850,12 +851,13 @@ static int read_batch(struct finding *f, const struct found_batch *b)
         f->bytes = mem_resize(f->bytes, f->bytes_size, 1);
     }
     err = spool_io_read_all(f->p->io, fd, f->bytes, b->length, b->at);
-    (void)f->p->io->close(fd); /* only read */
+    (void)f->p->io->close(fd); /* opened for reading */
     return err;
 }
 
-/* The next record at or behind *at, which is moved behind it; NULL: there is none. *ret_len are the
- * bytes from it to the end of the batch. Over damaged ones it looks for the next that fits. */
+/* Returns the next record at *at or later, and moves *at to its end; NULL if there is none.
+ * *ret_len is the number of bytes from the record to the end of the batch. Skips damaged
+ * records. */
 static const char *next_record(struct finding *f, const struct found_batch *b, size_t *at,
                                size_t *ret_len)
 {
@@ -912,7 +914,7 @@ static void take_marks(struct finding *f, const struct found_batch *b)
     while ((h = next_record(f, b, &at, &len)) != NULL) {
         uint32_t kind = get32(h + 12);
         struct slice marks = mail_of(h, len).envelope;
-        /* What a database that went back does not have has not moved there. */
+        /* A message has not moved to a database that was reset to an earlier commit. */
         bool counts = kind == KIND_DONE || kind == KIND_VOID ||
                       (kind == KIND_MOVED && b->commit <= f->start->commits);
 
@@ -936,10 +938,11 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* From the newest batch to the oldest: which have happened, and what do they end? */
+/* Walks from the newest batch to the oldest: finds those that have happened, and the messages that
+ * they end. */
 static int look_back(struct finding *f, struct passage_found *found)
 {
-    bool later = false; /* has one that came later happened? */
+    bool later = false; /* a later batch has happened */
     int err;
 
     for (size_t i = 0; i < f->count; i++) {
@@ -954,7 +957,7 @@ static int look_back(struct finding *f, struct passage_found *found)
             return err;
         }
         (void)count_records(f, b, &whole);
-        /* Of what was acknowledged only damage can have taken something away. */
+        /* An incomplete batch before one that has happened was complete once, and is damaged. */
         b->has_happened = later || (whole && (!b->with_database || b->commit <= f->start->commits ||
                                               b->commit <= f->start->told));
         if (b->has_happened) {
@@ -967,7 +970,7 @@ static int look_back(struct finding *f, struct passage_found *found)
     return 0;
 }
 
-/* Batches that were written and are not there: their first page is damaged. */
+/* Counts batches that were written and can't be found: their first page is damaged. */
 static uint64_t missing_batches(const struct finding *f)
 {
     uint64_t expected, there = f->count;
@@ -1028,7 +1031,7 @@ int passage_begin(struct passage *p, const struct passage_start *start,
 
         qsort(f.all, f.count, sizeof f.all[0], newer_first);
         oldest = f.all[0].oldest;
-        from = f.all[0].from; /* a database that was lost does not know it */
+        from = f.all[0].from; /* replaces start->from, which a lost database has forgotten */
         for (size_t i = 0; i < f.count; i++) {
             if (f.all[i].generation >= oldest && f.all[i].sequence >= from) {
                 f.all[kept++] = f.all[i];

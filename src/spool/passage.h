@@ -1,42 +1,42 @@
 /*
  * Mail in passage: messages that are delivered at once, as most are, never reach the database.
- * What is stored of them, and what ended them, is appended to files beside it:
+ * Their data, and marks of their end, are appended to files outside the database:
  *
  *      PATH.d/00000002.passage
  *
  *      0       4096          8192                      PASSAGE_FILE_BYTES or a little more
  *      |header |batch: records  |pad|batch ..|pad| free, or old batches |
- *                                   ^ a batch begins at a page: what is durable is never in a page
+ *                                   ^ a batch begins at a page: durable bytes are never in a page
  *                                     that is written again
  *
- * One batch for each commit that has something for it, written in one sequence and synced once. Its
- * records are messages (envelope and content), keys of calls (spool_keys.h), and marks: of messages
- * that are done, of those that have moved to the database because they stay (deferred, held, looked
- * for), and of batches that failed. passage.c draws the bytes.
+ * Each commit with such data writes one batch in one sequence and syncs it once. The records of a
+ * batch are messages (envelope and content), keys of client requests (spool_keys.h), and marks.
+ * Marks name messages that are done, messages that have moved to the database because they stay
+ * (deferred, held, read by a search), and batches that failed. passage.c draws the bytes.
  *
- * A batch has happened when it is whole and, if its commit changed the database, too, when the
- * database has that commit. It is written and synced first, so the order is
+ * A batch has happened when it is complete and, if its commit also changed the database, the
+ * database has that commit. The batch is written and synced first, so the order is
  *
  *   passage_write: written and synced        without the database: the batch has happened;
  *                                            with it: a crash leaves a batch that has not
  *   (commit of the database)                 it has happened
  *
- * A batch whose write, sync or commit failed is in doubt: it may be there, whole, but nothing of it
- * was acknowledged. The next one that succeeds says that it is void. Until then a crash may bring
- * it back, whole.
+ * A batch whose write, sync or commit failed is in doubt: it may be in the file, complete, but
+ * nothing in it was acknowledged. The next batch that succeeds marks it as void. Until then a crash
+ * may bring it back, complete.
  *
- * At the start all batches that have happened are read, and each message without a mark is given to
- * the engine, which makes rows of it. Then everything up to there is void, by a number in the
- * database (`from`), so files are never needed longer than from one start to the next.
+ * At the start all batches that have happened are read. The engine gets each message without a mark
+ * and makes rows for it. Then all earlier batches become void by a number in the database (`from`),
+ * so files are needed from one start to the next at most.
  *
  *      FREE ------passage_add, passage_end-----> CURRENT --full--> IN USE
  *        ^                                                           |
- *        '----- nothing of it, or of an older one, is left ----------'
+ *        '----- no message is left in it, or in an older file -------'
  *
- * Files are given back in the order in which they were written, because the marks of a message may
- * be in any later one. When PASSAGE_FILES are in use the engine moves what is left in the oldest to
- * the database (passage_to_empty). While there is a file PATH.d/keep none is written again: there
- * are more files then, and those beyond PASSAGE_FILES are removed later.
+ * Files are reused in the order in which they were written, because the marks of a message may be
+ * in any later file. When PASSAGE_FILES are in use, the engine moves the rest of the oldest file to
+ * the database (passage_to_empty). While a file PATH.d/keep exists, no file is overwritten: then
+ * there are more files, and those beyond PASSAGE_FILES are removed later.
  */
 #ifndef SPOOL_PASSAGE_H
 #define SPOOL_PASSAGE_H
@@ -49,30 +49,30 @@
 #include "spool.h"
 #include "spool_io.h"
 
-#define PASSAGE_FILE_BYTES (UINT32_C(16) << 20) /* no batch begins behind it */
+#define PASSAGE_FILE_BYTES (UINT32_C(16) << 20) /* no batch begins after this offset */
 #define PASSAGE_FILES      8 /* 128 MiB, some seconds of mail at the disk's speed */
 #define PASSAGE_PAGE       UINT32_C(4096)
-/* Of one message, as far as the files bear it; what the engine puts there is less, see
+/* Limit of a message's content in these files. The engine puts smaller content there, see
  * CONTENT_FACTOR in sqlite_passage.c. */
 #define PASSAGE_CONTENT_MAX  ((size_t)64 << 10)
-#define PASSAGE_ENVELOPE_MAX ((size_t)64 << 10) /* of one message */
-#define PASSAGE_BATCH_MAX    ((size_t)1 << 20)  /* messages of one batch; marks come on top */
+#define PASSAGE_ENVELOPE_MAX ((size_t)64 << 10) /* limit of a message's envelope */
+#define PASSAGE_BATCH_MAX    ((size_t)1 << 20)  /* limit of one batch without its marks */
 
-/* Of a record. */
+/* The place of a record. */
 struct passage_place {
-    uint32_t file; /* 0: none */
+    uint32_t file; /* number of the file; 0 = none */
     uint32_t at;
 };
 
 struct passage_file {
     uint32_t number;
-    uint64_t generation; /* grows each time that it is begun anew; 0: before this holder's time */
-    uint32_t end;        /* of its batches; a multiple of PASSAGE_PAGE */
-    uint64_t live;       /* messages and keys in it, those of the open batch included */
-    bool failed;         /* a write or sync has: not appended to any more */
+    uint64_t generation; /* rises each time the file is overwritten; 0 = not used since the start */
+    uint32_t end;        /* end of its batches; a multiple of PASSAGE_PAGE */
+    uint64_t live;       /* number of messages and keys in it, including those of the open batch */
+    bool failed;         /* a write or sync failed, so nothing is appended to it */
 };
 
-/* A batch that did not succeed. */
+/* A batch that failed. */
 struct passage_void {
     uint64_t generation;
     uint64_t at;
@@ -86,124 +86,125 @@ struct passage_list {
 struct passage {
     const struct spool_io *io; /* borrowed */
     char *dir;                 /* owned */
-    uint64_t tag;              /* of the spool */
+    uint64_t tag;              /* tag of the spool */
     uint32_t file_bytes;
     struct passage_file *files; /* owned, in order of their numbers */
     size_t file_count, file_size;
-    uint32_t highest;    /* number of any file with such a name */
-    uint32_t current;    /* number of the file that is appended to; 0: none yet */
-    int fd;              /* of the current one, or -1 */
+    uint32_t highest;    /* highest number in the name of a file */
+    uint32_t current;    /* number of the file that is appended to; 0 = none yet */
+    int fd;              /* descriptor of the current file, or -1 */
     uint64_t from;       /* batches before this one are void */
-    uint64_t sequence;   /* of the next batch */
-    uint64_t generation; /* of the file that is begun next */
+    uint64_t sequence;   /* number of the next batch */
+    uint64_t generation; /* generation of the next file */
 
     /* the open batch */
-    char *bytes; /* owned: the batch as it will be in the file, its header last */
+    char *bytes; /* owned; the batch as it will be in the file; its header is filled last */
     size_t len, size;
     uint32_t records;
-    bool written;                    /* to the file, and synced */
-    struct passage_list added;       /* numbers of files */
+    bool written;                    /* the batch was written, at least in part */
+    struct passage_list added;       /* numbers of files that messages and keys were added to */
     struct passage_list done, moved; /* ids */
-    struct passage_list ended;       /* numbers of files that done and moved ones are in */
+    struct passage_list ended;       /* numbers of the files of messages and keys that end */
 
-    struct passage_list voids; /* generation and place of each, two numbers */
-    char *read;                /* owned: the record that was read last */
+    struct passage_list voids; /* void batches: generation and place of each, two numbers */
+    char *read;                /* owned; the last record read */
     size_t read_size;
-    const char *why; /* of the last -EBADMSG */
+    const char *why; /* cause of the last -EBADMSG */
 };
 
-/* `dir` is copied. `file_bytes` 0 = PASSAGE_FILE_BYTES; tests take less. Touches nothing. */
+/* Sets up the struct and copies `dir`. `file_bytes` 0 = PASSAGE_FILE_BYTES; tests use less. Makes
+ * no system call. */
 void passage_init(struct passage *p, const struct spool_io *io, const char *dir,
                   uint32_t file_bytes);
-/* Closes; removes nothing. */
+/* Closes the file; removes none. */
 void passage_fini(struct passage *p);
 
 /* ---- start of a holder ---------------------------------------------------------------------- */
 
-/* A message as it was stored. Slices last for the call. */
+/* A message as it was stored. Its slices last for the call. */
 struct passage_mail {
     struct msg_id id;
     struct slice envelope;
     struct slice content; /* may be damaged; the envelope is not */
-    uint64_t content_sum; /* as of when it was stored */
+    uint64_t content_sum; /* sum of the content when it was stored */
 };
 
 struct passage_start {
-    uint64_t tag;     /* 0: not known, then that of the first file */
+    uint64_t tag;     /* tag of the spool; 0 = unknown, use that of the first file */
     uint64_t from;    /* batches before this one are void */
-    uint64_t commits; /* in the database */
-    uint64_t told;    /* there were so many at least; 0 = not known */
-    bool only_look;   /* beside a holder, or without one: remove nothing */
+    uint64_t commits; /* number of the database's last commit */
+    uint64_t told;    /* lower bound of the number of commits before; 0 = unknown */
+    bool only_look;   /* another process may write to the files: remove none */
     int (*take)(void *context, const struct passage_mail *mail);
-    int (*take_key)(void *context, struct msg_id id, struct slice key); /* NULL: none is wanted */
+    int (*take_key)(void *context, struct msg_id id, struct slice key); /* NULL = keys are
+                                                                         * ignored */
     void *context;
 };
 
 struct passage_found {
-    uint64_t
-        last_id; /* the highest id that was given, as far as batches say; 0: they say nothing */
-    uint64_t commits;  /* the highest number of a commit */
-    uint64_t next;     /* the number of the next batch: `from` of the next start */
-    uint64_t batches;  /* that were not void, whether they have happened or not */
-    uint64_t messages; /* given to `take` */
-    uint64_t damaged;  /* records that can't be read: messages, or marks of their end */
+    uint64_t last_id;  /* highest id ever submitted, according to the batches; 0 = no batch */
+    uint64_t commits;  /* highest number of a commit */
+    uint64_t next;     /* number of the next batch: `from` of the next start */
+    uint64_t batches;  /* number of batches that were not void, whether they have happened or not */
+    uint64_t messages; /* number of messages passed to `take` */
+    uint64_t damaged;  /* number of records that can't be read: messages, or marks of their end */
 };
 
-/* Give all messages that are in passage to `take`, whose error ends it and is returned; and learn
- * which files there are. All of them are free then: what they say is void once the database says so
- * (`next`). Nothing is written. */
+/* Finds the files, and passes all messages in passage to `take`. An error of `take` stops it and is
+ * returned. Afterwards all files are free: their batches are void once the database stores `next`.
+ * Writes nothing. */
 int passage_begin(struct passage *p, const struct passage_start *start,
                   struct passage_found *ret_found);
 
-/* Is there any file with the name of one, whatever is in it? */
+/* Is there any file with the name of a passage file, whatever its content? */
 bool passage_is_there(const struct passage *p);
 
 /* ---- the batch ------------------------------------------------------------------------------ */
 
-/* Is there room in the open batch for a message of so many bytes, envelope and content? */
+/* Has the open batch room for a message of so many bytes, envelope and content? */
 bool passage_fits(const struct passage *p, size_t envelope, uint64_t content);
 
-/* Find the open batch a file, before anything is added. An error fails the batch. */
+/* Finds a file for the open batch, before anything is added. An error fails the batch. */
 int passage_open(struct passage *p);
 
-/* Add a message; on an error, which is one of reading its content, nothing has changed. `prefix`,
- * `content.bytes` and what is in `content.fd` make its content. */
+/* Adds a message. Its content is `prefix`, `content.bytes` and the bytes of `content.fd`. An error
+ * in reading `content.fd` is returned, and changes nothing. */
 int passage_add(struct passage *p, struct msg_id id, struct slice envelope, struct slice prefix,
                 const struct spool_content *content, struct passage_place *ret_place,
                 uint64_t *ret_content_sum);
 
-/* The message in that file is done, or `moved`: it has rows from this commit on. */
+/* Marks a message in that file as done, or as `moved`: it has rows from this commit on. */
 int passage_end(struct passage *p, struct msg_id id, uint32_t file, bool moved);
 
-/* Add the key of a call: bytes that the engine gives and gets again. It is in this file until it
- * has a row, and then the start may still give it. */
+/* Adds the key of a client request: bytes that the engine makes, and gets back at the start. The
+ * key stays in this file until it has a row; the start may return it even then. */
 int passage_add_key(struct passage *p, struct msg_id id, struct slice key, uint32_t *ret_file);
 
-/* A key in that file has a row from this commit on. */
+/* Records that a key in that file has a row from this commit on. */
 int passage_end_key(struct passage *p, uint32_t file);
 
-/* Is there something to be written with the next commit? */
+/* Has the next commit anything to write? */
 bool passage_dirty(const struct passage *p);
 
-/* Write and sync the batch of commit `number`, which changes the database, too, or not. After an
- * error the batch has to be undone. */
+/* Writes and syncs the batch of commit `number`. `with_database`: the commit changes the database,
+ * too. After an error the batch must be undone. */
 int passage_write(struct passage *p, uint64_t number, uint64_t last_id, bool with_database);
 
 void passage_committed(struct passage *p);
 void passage_undone(struct passage *p);
 
-/* All messages have rows, or are done, and `sequence` is the `from` of the next start: forget the
- * open batch and what is in files. */
+/* Forgets the open batch and all messages in files. All messages must have rows or be done, and
+ * `sequence` must be the `from` of the next start. */
 void passage_end_all(struct passage *p);
 
-/* The file whose messages should move to the database; 0: none. */
+/* Returns the file whose messages should move to the database; 0 = none. */
 uint32_t passage_to_empty(const struct passage *p);
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/* The message at that place, the open batch included; its slices last until the next call. Without
- * `with_content` its content may be cut. -EBADMSG: it is not there, or damaged: passage_why has the
- * words ("missing ..."). */
+/* Reads the message at that place, in the open batch, too; its slices last until the next call.
+ * Without `with_content` the content may be cut. -EBADMSG: the message is missing or damaged;
+ * passage_why returns the cause ("missing ..."). */
 int passage_read(struct passage *p, struct passage_place place, struct msg_id id, bool with_content,
                  struct passage_mail *ret_mail);
 const char *passage_why(const struct passage *p);

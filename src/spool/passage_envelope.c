@@ -1,19 +1,19 @@
 /*
  * The bytes: a version; then numbers of 7 bits a byte, the least significant first, the last byte
- * below 128; and texts, each as its length and its bytes. Times are differences to `arrived`, with
- * the sign in the lowest bit.
+ * below 128; and texts, each as its length and its bytes. Times are differences from `arrived`,
+ * with the sign in the lowest bit.
  */
 #include "passage_envelope.h"
 
 #include "check.h"
 
 #define VERSION     1
-#define TIME_MAX_US (INT64_C(1) << 58) /* as rows have it */
+#define TIME_MAX_US (INT64_C(1) << 58) /* same limit as in rows */
 
 static void put_number(struct buf *b, uint64_t n)
 {
     for (; n >= 0x80; n >>= 7) {
-        (void)buf_add_byte(b, (char)(unsigned char)(n | 0x80)); /* sticky */
+        (void)buf_add_byte(b, (char)(unsigned char)(n | 0x80)); /* errors are sticky */
     }
     (void)buf_add_byte(b, (char)n);
 }
@@ -26,10 +26,10 @@ static void put_time(struct buf *b, int64_t us)
 static void put_text(struct buf *b, struct slice text)
 {
     put_number(b, text.len);
-    (void)buf_add(b, text); /* sticky */
+    (void)buf_add(b, text); /* errors are sticky */
 }
 
-/* Wraps around, as reading does. */
+/* Wraps around, as get_wall does. */
 static int64_t difference(struct wall time, struct wall base)
 {
     return (int64_t)((uint64_t)time.us - (uint64_t)base.us);
@@ -40,7 +40,7 @@ void passage_envelope_add(struct buf *b, const struct spool_message *m,
                           uint64_t content_sum)
 {
     CHECK(m->rcpt_total > 0 && m->rcpt_total <= PASSAGE_RCPTS_MAX);
-    (void)buf_add_byte(b, VERSION); /* sticky */
+    (void)buf_add_byte(b, VERSION); /* errors are sticky */
     put_time(b, m->arrived.us);
     put_time(b, difference(m->created, m->arrived));
     put_time(b, difference(m->due, m->arrived));
@@ -112,7 +112,7 @@ static struct slice get_text(struct reader *r, size_t min, size_t max)
     size_t len = (size_t)get_number(r, r->rest.len < max ? r->rest.len : max);
     struct slice text;
 
-    if (len > r->rest.len) { /* its length came first, and made this less */
+    if (len > r->rest.len) { /* r->rest has shrunk by the bytes of the length */
         r->bad = true;
         len = 0;
     }

@@ -18,8 +18,8 @@ void reserve_fini(struct reserve *r)
     r->path = NULL;
 }
 
-/* Bytes are written, not only promised by a file's length, and not all the same, so that the file
- * system has to find room for each. */
+/* Writes pseudo-random bytes, so that the file system must find room for each. A long empty file,
+ * or one of equal bytes, might not use space. */
 static bool write_file(const struct reserve *r, int fd)
 {
     char *piece = mem_new(PIECE);
@@ -51,14 +51,15 @@ void reserve_fill(struct reserve *r)
     }
     r->held = (r->io->fstat_size(fd, &size) == 0 && size == RESERVE_BYTES) ||
               (size == 0 && write_file(r, fd));
-    (void)r->io->close(fd); /* its content means nothing */
+    (void)r->io->close(fd); /* the file's content has no meaning */
     if (!r->held) {
-        (void)r->io->unlink(r->path); /* half a reserve only takes space; at worst it stays */
+        (void)r->io->unlink(r->path); /* half a reserve only takes up space; if this fails, the file
+                                       * stays */
     }
 }
 
 void reserve_release(struct reserve *r)
 {
     r->held = false;
-    (void)r->io->unlink(r->path); /* when even that fails there is nothing to give */
+    (void)r->io->unlink(r->path); /* if this fails, there is no space to free */
 }

@@ -1,14 +1,14 @@
 /*
- * Space set aside for the day the disk is full.
+ * Space reserved for the time when the disk is full.
  *
- * When a write finds no space, results of deliveries could not be stored either, and the mail would
- * be delivered again: deleting needs space, too, because a deletion is written to a log first. So a
- * file of RESERVE_BYTES lies beside the database. It is given up when space runs out; what it gave
- * is enough to store results until mail that was delivered has made room, and no new mail is taken
- * meanwhile (the spool then says that there are 0 bytes free). Later it is filled again. A start on
- * a full disk needs it, too.
+ * Deleting needs space, too, because a deletion is first written to a log. Without space the
+ * results of deliveries could not be stored, and the mail would be delivered again. So a file of
+ * RESERVE_BYTES lies next to the database, and is removed when space runs out. Its space is enough
+ * to store results until delivered mail has made room. Meanwhile no new mail is accepted (the spool
+ * reports 0 free bytes). Later the file is written again. A start on a full disk needs the space,
+ * too.
  *
- * Failing to have one is no error: the spool works, only without this help.
+ * A missing reserve is no error: the spool works, only without this help.
  */
 #ifndef SPOOL_RESERVE_H
 #define SPOOL_RESERVE_H
@@ -25,14 +25,14 @@ struct reserve {
     bool held;
 };
 
-/* The file will be `path`; nothing is written yet. */
+/* Sets the path of the file; writes nothing yet. */
 void reserve_init(struct reserve *r, const struct spool_io *io, const char *path);
 void reserve_fini(struct reserve *r);
 
-/* Write the file if it is not there; `held` tells whether it worked. */
+/* Writes the file if it is missing; sets `held` on success. */
 void reserve_fill(struct reserve *r);
 
-/* Give its space to the others. */
+/* Removes the file to free its space. */
 void reserve_release(struct reserve *r);
 
 #endif

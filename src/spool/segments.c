@@ -27,11 +27,11 @@
 #include "numbered_file.h"
 
 #define VERSION       1
-#define PIECE         ((size_t)1 << 18) /* bytes per write and read: they stay in the L2 cache */
+#define PIECE         ((size_t)1 << 18) /* bytes per write and read: few enough for the L2 cache */
 #define SEGMENT_MAGIC "SLUICE segment\n"
 #define RECORD_MAGIC  "SREC"
 #define SUFFIX        "segment"
-#define CONTENT_SHARE 4 /* content that takes more than a fourth of a segment is not for it */
+#define CONTENT_SHARE 4 /* content that needs more than a fourth of a segment gets its own file */
 
 _Static_assert(sizeof SEGMENT_MAGIC == 16 && SEGMENT_HEADER <= SEGMENT_START, "headers as drawn");
 _Static_assert(PIECE % SEGMENT_START == 0, "pieces end with pages");
@@ -65,7 +65,7 @@ static void segment_header(const struct segments *sg, uint32_t number, char h[SE
     put64(h + 56, XXH3_64bits(h, 56));
 }
 
-/* All but what says that of the content. */
+/* Fills in the header except the content's sum and its own. */
 static void record_header(const struct segments *sg, struct segment_place place, struct msg_id id,
                           uint64_t size, char h[SEGMENT_HEADER])
 {
@@ -89,14 +89,14 @@ static void record_header_end(char h[SEGMENT_HEADER], uint64_t checksum)
 static void close_active(struct segments *sg)
 {
     if (sg->fd >= 0) {
-        (void)sg->io->close(sg->fd); /* synced, or given up */
+        (void)sg->io->close(sg->fd); /* synced, or abandoned */
     }
     sg->fd = -1;
     sg->unsynced = false;
     sg->active = NULL;
 }
 
-/* Is there a file of this spool under that name? */
+/* Is there a segment of this spool with that number? */
 static bool is_ours(struct segments *sg, uint32_t number, uint64_t *ret_size)
 {
     char want[SEGMENT_HEADER], found[SEGMENT_HEADER];
@@ -111,7 +111,7 @@ static bool is_ours(struct segments *sg, uint32_t number, uint64_t *ret_size)
     ours = sg->io->fstat_size(fd, ret_size) == 0 &&
            spool_io_read_all(sg->io, fd, found, SEGMENT_HEADER, 0) == 0 &&
            memcmp(want, found, SEGMENT_HEADER) == 0;
-    (void)sg->io->close(fd); /* only read */
+    (void)sg->io->close(fd); /* opened for reading */
     return ours;
 }
 
@@ -142,7 +142,7 @@ static void forget(struct segments *sg, struct segment *s)
     mem_free(s);
 }
 
-/* Failing to remove it is harmless: the next start finds it. */
+/* A failure has no consequences: the next start finds the file. */
 static void remove_segment(struct segments *sg, struct segment *s)
 {
     char *path = numbered_file_path(sg->dir, s->number, SUFFIX);
@@ -152,7 +152,7 @@ static void remove_segment(struct segments *sg, struct segment *s)
     forget(sg, s);
 }
 
-/* Nothing lives in it any more. */
+/* Frees a segment without live messages. */
 static void use_again(struct segments *sg, struct segment *s)
 {
     s->used = SEGMENT_START;
@@ -227,16 +227,16 @@ void segments_count(struct segments *sg, uint32_t segment, uint64_t messages, ui
     s->bytes += bytes;
 }
 
-/* A file with the name of a segment. */
+/* Registers a file with the name of a segment. */
 static void take_file(struct segments *sg, uint32_t number, bool keep)
 {
     struct segment *s = find(sg, number);
     uint64_t size;
     bool ours = is_ours(sg, number, &size);
 
-    sg->highest = number > sg->highest ? number : sg->highest; /* that name is taken */
+    sg->highest = number > sg->highest ? number : sg->highest; /* the name is taken */
     if (s == NULL && !ours && size >= SEGMENT_START) {
-        return; /* not known */
+        return; /* not a segment of this spool */
     }
     if (s == NULL) {
         s = add(sg, number);
@@ -247,7 +247,7 @@ static void take_file(struct segments *sg, uint32_t number, bool keep)
     if (ours) {
         s->state = SEGMENT_FULL;
     } else if (s->messages == 0) {
-        remove_segment(sg, s); /* its making was cut short: it never held anything */
+        remove_segment(sg, s); /* its creation was interrupted, so it never held anything */
         return;
     }
     if (keep && size > s->used) {
@@ -262,7 +262,7 @@ int segments_keep(struct segments *sg)
 
     mem_free(path);
     if (fd >= 0) {
-        (void)sg->io->close(fd); /* empty */
+        (void)sg->io->close(fd); /* nothing was written */
     }
     return fd < 0 && fd != -ENOENT ? fd : 0;
 }
@@ -291,7 +291,7 @@ int segments_begin(struct segments *sg)
 
 /* ---- where to append ------------------------------------------------------------------------ */
 
-/* A file that begins with its header, durable with its name: a segment that has nothing in it. */
+/* Creates a segment: a file that begins with its header, durable with its name. */
 static int make_segment(struct segments *sg)
 {
     uint32_t number = sg->highest + 1;
@@ -324,7 +324,8 @@ static bool activate(struct segments *sg, struct segment *s)
     return true;
 }
 
-/* Go on with an empty segment whose file has at least `allocated` bytes. False: there is none. */
+/* Activates an empty segment whose file has at least `allocated` bytes. Returns false if there is
+ * none. */
 static bool take_spare(struct segments *sg, uint64_t allocated)
 {
     struct segment *s, *next, *best = NULL;
@@ -344,7 +345,7 @@ static bool take_spare(struct segments *sg, uint64_t allocated)
     return activate(sg, best);
 }
 
-/* Nothing more goes into the active segment. */
+/* Closes the active segment for writing. */
 static void end_active(struct segments *sg)
 {
     int err;
@@ -354,14 +355,14 @@ static void end_active(struct segments *sg)
     }
     err = sg->unsynced ? sg->io->fdatasync(sg->fd) : 0;
     if (err != 0) {
-        sg->sync_error = err; /* what it says is said once: the batch is lost */
+        sg->sync_error = err; /* a sync reports an error only once, so the batch is lost */
     }
     sg->active->state = SEGMENT_FULL;
     sg->some_empty = sg->some_empty || sg->active->messages == 0;
     close_active(sg);
 }
 
-/* Go on with one that was given up early: the last one of an earlier holder, or one that could not
+/* Activates a segment that was closed early: the last one before a restart, or one that could not
  * grow on a full disk. */
 static bool take_half_full(struct segments *sg)
 {
@@ -393,9 +394,9 @@ static int need_active(struct segments *sg, uint64_t size)
 struct writer {
     struct segments *sg;
     XXH3_state_t *hash;
-    uint64_t at; /* in the file, of the first byte of the piece */
-    size_t len;  /* bytes in the piece */
-    bool whole;  /* nothing has been written yet: the header is in the piece */
+    uint64_t at; /* offset in the file of the first byte of the piece */
+    size_t len;  /* number of bytes in the piece */
+    bool whole;  /* nothing was written yet, so the header is in the piece */
     int err;
 };
 
@@ -446,7 +447,7 @@ static void write_bytes(struct writer *w, struct slice bytes)
     }
 }
 
-/* Read straight into the piece. */
+/* Reads directly into the piece, without a copy. */
 static void write_from(struct writer *w, int fd, uint64_t size)
 {
     uint64_t at = 0;
@@ -459,7 +460,7 @@ static void write_from(struct writer *w, int fd, uint64_t size)
         if (w->err != 0) {
             return;
         }
-        (void)XXH3_64bits_update(w->hash, w->sg->piece + w->len, part); /* as above */
+        (void)XXH3_64bits_update(w->hash, w->sg->piece + w->len, part); /* fails for NULL alone */
         w->len += part;
         at += part;
         if (w->len == PIECE) {
@@ -468,8 +469,9 @@ static void write_from(struct writer *w, int fd, uint64_t size)
     }
 }
 
-/* The last piece, up to the end of its page, so that no page has to be read to be written; and the
- * header, which comes last where the record is longer than a piece. */
+/* Writes the last piece, filled up to the end of its page, so that the kernel need not read a page
+ * to write it. Then the header is complete; if the record is longer than a piece, it is written
+ * last. */
 static int write_end(struct writer *w, uint64_t at, char header[SEGMENT_HEADER],
                      uint64_t *ret_checksum)
 {
@@ -505,7 +507,7 @@ static int write_record(struct segments *sg, struct msg_id id, struct slice pref
     }
     w.hash = XXH3_createState();
     CHECK(w.hash != NULL);
-    (void)XXH3_64bits_reset(w.hash); /* as above */
+    (void)XXH3_64bits_reset(w.hash); /* fails for NULL alone */
     record_header(sg, place, id, size, header);
     memset(sg->piece, 0, SEGMENT_HEADER);
     write_bytes(&w, prefix);
@@ -582,7 +584,7 @@ int segments_sync(struct segments *sg)
         err = sg->io->fdatasync(sg->fd);
         sg->unsynced = false;
         if (err != 0) {
-            sg->sync_error = err; /* a second sync would not say it again */
+            sg->sync_error = err; /* a second sync would not report the error again */
             sg->active->failed = true;
             end_active(sg);
         }
@@ -595,13 +597,13 @@ void segments_release(struct segments *sg, uint32_t segment, uint64_t size)
     note(&sg->released, (struct segment_change){.segment = segment, .size = size});
 }
 
-/* A record lives no more. */
+/* Subtracts a record that is no longer live from its segment. */
 static void end_life(struct segments *sg, const struct segment_change *c)
 {
     struct segment *s = find(sg, c->segment);
 
     if (s == NULL || s->messages == 0) {
-        return; /* a damaged row named it */
+        return; /* a damaged row named the segment */
     }
     s->messages--;
     s->bytes -= c->size < s->bytes ? c->size : s->bytes;
@@ -610,7 +612,7 @@ static void end_life(struct segments *sg, const struct segment_change *c)
     sg->poor_unknown = true;
 }
 
-/* The next batch begins with a page of its own. */
+/* Makes the next batch begin at a page of its own. */
 static void end_batch(struct segments *sg)
 {
     for (size_t i = 0; i < sg->appended.count; i++) {
@@ -648,7 +650,7 @@ void segments_undone(struct segments *sg, bool in_doubt)
     }
     end_batch(sg);
     sg->sync_error = 0;
-    sg->unsynced = false; /* what matters of it will be written again */
+    sg->unsynced = false; /* if needed, the bytes will be written again */
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */
@@ -664,7 +666,7 @@ const char *segments_why(const struct segments *sg)
     return sg->why;
 }
 
-/* Does the record begin as it should? */
+/* Has the record the expected header? */
 static int check_header(struct segments *sg, int fd, struct segment_place place, struct msg_id id,
                         uint64_t size, uint64_t *ret_checksum)
 {
@@ -736,7 +738,7 @@ int segments_read(struct segments *sg, struct segment_place place, struct msg_id
     if (err == 0) {
         err = read_content(sg, fd, place.at + SEGMENT_HEADER, size, checksum, take, context);
     }
-    (void)sg->io->close(fd); /* only read */
+    (void)sg->io->close(fd); /* opened for reading */
     if (err == 0) {
         *ret_checksum = checksum;
     }
@@ -745,7 +747,7 @@ int segments_read(struct segments *sg, struct segment_place place, struct msg_id
 
 /* ---- room ----------------------------------------------------------------------------------- */
 
-/* Of what can't be written any more. */
+/* Returns the bytes of dead records in a full segment. */
 static uint64_t dead_bytes(const struct segment *s)
 {
     uint64_t written = s->used - SEGMENT_START;
@@ -862,7 +864,7 @@ static uint64_t get64(const char *at)
     return le64toh(n);
 }
 
-/* Is this the header of a record that is where it says? */
+/* Decodes the header of a record; false if it is not one for this place. */
 static bool decode_record(const char h[SEGMENT_HEADER], struct segment_place place,
                           struct segment_record *ret)
 {
@@ -876,13 +878,13 @@ static bool decode_record(const char h[SEGMENT_HEADER], struct segment_place pla
            ret->id <= INT64_MAX && ret->size <= SPOOL_CONTENT_MAX;
 }
 
-/* Every place where a record may begin is looked at, so one that is damaged hides none. */
+/* Examines every place where a record may begin, so that a damaged record hides no other. */
 static void walk_segment(const struct spool_io *io, int fd, uint32_t number, char *piece,
                          void (*found)(void *context, const struct segment_record *record),
                          void *context)
 {
     struct segment_place place = {.segment = number, .at = SEGMENT_START};
-    uint64_t size = 0, begin = 0, end = 0; /* of what is in the piece */
+    uint64_t size = 0, begin = 0, end = 0; /* range of the file that is in the piece */
     struct segment_record record;
 
     if (io->fstat_size(fd, &size) != 0) {
@@ -893,7 +895,7 @@ static void walk_segment(const struct spool_io *io, int fd, uint32_t number, cha
             begin = place.at;
             end = size - begin < PIECE ? size : begin + PIECE;
             if (spool_io_read_all(io, fd, piece, (size_t)(end - begin), begin) != 0) {
-                place.at = round_up(end, SEGMENT_HEADER); /* a bad place on the disk */
+                place.at = round_up(end, SEGMENT_HEADER); /* unreadable place on the disk */
                 end = begin;
                 continue;
             }
@@ -923,7 +925,7 @@ void segments_walk(const struct spool_io *io, const char *dir,
 
         if (fd >= 0) {
             walk_segment(io, fd, number, piece, found, context);
-            (void)io->close(fd); /* only read */
+            (void)io->close(fd); /* opened for reading */
         }
     }
     if (all != NULL) {

@@ -11,7 +11,11 @@
 #include "spool_engine.h"
 #include "spool_notes.h"
 
-/* What the engine has beside its database. */
+#define LOST_WORDS "its file was damaged"
+/* Limit of names that one pass reads. */
+#define UNKNOWN_MAX 100
+
+/* Suffixes of the sqlite engine's other files. */
 static const char *const others[] = {"-wal", "-shm", ".lock", ".repaired"};
 
 struct side_note {
@@ -26,8 +30,8 @@ struct side_note {
  *
  *   ABSENT   there is no file yet
  *   OPEN     the notes in memory are those of the file
- *   LOST     there is no file, or nothing in it; the next one gets the notes in memory
- *   REFUSED  there is a file that could not be read, so what is in it is not known
+ *   LOST     the file is missing or empty; the next change makes one from the notes in memory
+ *   REFUSED  the file can't be read, so its notes are unknown
  */
 enum side_state { SIDE_ABSENT, SIDE_OPEN, SIDE_LOST, SIDE_REFUSED };
 
@@ -35,12 +39,14 @@ struct side_store {
     char *path; /* owned */
     const struct spool_io *io;
     enum side_state state;
-    struct spool *db;        /* owned; of SIDE_OPEN */
-    struct side_note *notes; /* owned; in order of names: all that it has */
+    struct spool *db;        /* owned; set in SIDE_OPEN */
+    struct side_note *notes; /* owned; all valid notes of the store, in order of names */
     size_t count, size;
-    bool failed; /* the last change; told */
+    struct side_note *damaged; /* owned; damaged notes of the file when it was opened */
+    size_t damaged_count, damaged_size;
+    bool failed; /* the last change failed, and that was logged */
     char error[SPOOL_ERROR_MAX];
-    char line[SPOOL_ERROR_MAX + 64]; /* for the log */
+    char line[SPOOL_ERROR_MAX + 64]; /* line for the log */
     bool has_line, is_warning;
 };
 
@@ -48,20 +54,21 @@ struct side_store {
 
 static int fail(struct side_store *s, int err, const char *words)
 {
-    (void)snprintf(s->error, sizeof s->error, "%s", words); /* cut is fine */
+    (void)snprintf(s->error, sizeof s->error, "%s", words); /* may be cut */
     return err;
 }
 
 static void tell(struct side_store *s, bool is_warning, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Of two that were not taken the later one says more. */
+/* Sets the next line for the log. A later line replaces an earlier one, as it has more
+ * information. */
 static void tell(struct side_store *s, bool is_warning, const char *format, ...)
 {
     va_list args;
 
     va_start(args, format);
-    (void)vsnprintf(s->line, sizeof s->line, format, args); /* cut is fine */
+    (void)vsnprintf(s->line, sizeof s->line, format, args); /* may be cut */
     va_end(args);
     s->has_line = true;
     s->is_warning = is_warning;
@@ -89,7 +96,7 @@ const char *side_store_line(struct side_store *s, bool *ret_is_warning)
 
 /* ---- notes in memory ------------------------------------------------------------------------ */
 
-/* The index of the first one whose name is not before `name`. */
+/* Returns the index of the first note whose name is not before `name`. */
 static size_t find(const struct side_store *s, struct slice name)
 {
     size_t low = 0, high = s->count;
@@ -109,6 +116,12 @@ static size_t find(const struct side_store *s, struct slice name)
 static bool is_at(const struct side_store *s, size_t i, struct slice name)
 {
     return i < s->count && slice_equal(slice_string(s->notes[i].name), name);
+}
+
+static void free_note(struct side_note *n)
+{
+    mem_free(n->name);
+    mem_free(n->text);
 }
 
 static void keep(struct side_store *s, struct slice name, struct slice text)
@@ -131,27 +144,31 @@ static void forget(struct side_store *s, struct slice name)
     size_t i = find(s, name);
 
     if (is_at(s, i, name)) {
-        mem_free(s->notes[i].name);
-        mem_free(s->notes[i].text);
+        free_note(&s->notes[i]);
         s->count--;
         memmove(s->notes + i, s->notes + i + 1, (s->count - i) * sizeof *s->notes);
     }
 }
 
+static void load_note(void *context, struct slice name, struct slice text, bool is_damaged)
+{
+    struct side_store *s = context;
+
+    if (!is_damaged) {
+        keep(s, name, text);
+        return;
+    }
+    name = slice_of(name.ptr, name.len < SPOOL_NOTE_NAME_MAX ? name.len : SPOOL_NOTE_NAME_MAX);
+    text = slice_of(text.ptr, text.len < SPOOL_NOTE_TEXT_MAX ? text.len : SPOOL_NOTE_TEXT_MAX);
+    s->damaged = mem_grow(s->damaged, s->damaged_count, &s->damaged_size, sizeof *s->damaged);
+    s->damaged[s->damaged_count++] = (struct side_note){.name = mem_copy(name.ptr, name.len),
+                                                        .text = mem_copy(text.ptr, text.len),
+                                                        .text_len = text.len};
+}
+
 static int load(struct side_store *s)
 {
-    struct slice name = SLICE(""), text;
-    char after[SPOOL_NOTE_NAME_MAX];
-    int err;
-
-    while ((err = spool_note_next(s->db, name, &name, &text)) == 0 && name.len <= sizeof after) {
-        if (text.len > 0 && text.len <= SPOOL_NOTE_TEXT_MAX) {
-            keep(s, name, text);
-        }
-        memcpy(after, name.ptr, name.len);
-        name = slice_of(after, name.len);
-    }
-    return err == -ENOENT ? 0 : err;
+    return spool_notes_read(s->db, load_note, s);
 }
 
 /* ---- the database --------------------------------------------------------------------------- */
@@ -161,7 +178,7 @@ static char *path_with(const struct side_store *s, const char *suffix)
     size_t len = strlen(s->path) + strlen(suffix) + 1;
     char *path = mem_new(len);
 
-    (void)snprintf(path, len, "%s%s", s->path, suffix); /* fits */
+    (void)snprintf(path, len, "%s%s", s->path, suffix); /* it fits */
     return path;
 }
 
@@ -170,18 +187,19 @@ static bool is_there(const struct side_store *s)
     int fd = s->io->open(s->path, O_RDONLY, 0);
 
     if (fd >= 0) {
-        (void)s->io->close(fd); /* nothing was read */
+        (void)s->io->close(fd); /* opened for reading */
     }
     return fd != -ENOENT;
 }
 
-/* Files of a database that is gone would be taken for those of the next. */
+/* Removes the other files of a lost database, which SQLite would take for those of the next. */
 static void remove_others(const struct side_store *s)
 {
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         char *path = path_with(s, others[i]);
 
-        (void)s->io->unlink(path); /* it may not be there; else the engine refuses to begin */
+        (void)s->io->unlink(path); /* the file may be missing; if it stays, the engine refuses to
+                                    * open */
         mem_free(path);
     }
 }
@@ -193,7 +211,7 @@ static void close_db(struct side_store *s, enum side_state state)
     s->state = state;
 }
 
-/* Out of the way, for a human to look at. */
+/* Renames the file, for a human to examine. */
 static void set_aside(struct side_store *s)
 {
     char *damaged = path_with(s, ".damaged");
@@ -223,27 +241,40 @@ static int open_db(struct side_store *s)
     return err;
 }
 
-/* What is in it and not in memory is of a past that a log which was removed has changed. */
-static int remove_unknown(struct side_store *s)
-{
-    struct slice name = SLICE(""), text;
-    char at[SPOOL_NOTE_NAME_MAX];
-    int err;
+/* Names of notes in the database that are not in memory: changes in a log file that was removed. */
+struct unknown {
+    const struct side_store *s;
+    char names[UNKNOWN_MAX][SPOOL_NOTE_NAME_MAX + 1];
+    size_t count;
+};
 
-    while ((err = spool_note_next(s->db, name, &name, &text)) == 0 && name.len <= sizeof at) {
-        memcpy(at, name.ptr, name.len);
-        name = slice_of(at, name.len);
-        if (!is_at(s, find(s, name), name)) {
-            err = spool_note_remove(s->db, name);
-            if (err != 0) {
-                return err;
-            }
-        }
+static void find_unknown(void *context, struct slice name, struct slice text, bool is_damaged)
+{
+    struct unknown *u = context;
+
+    (void)text;
+    if (!is_damaged && u->count < UNKNOWN_MAX && !is_at(u->s, find(u->s, name), name)) {
+        memcpy(u->names[u->count], name.ptr, name.len);
+        u->names[u->count++][name.len] = '\0';
     }
-    return err == -ENOENT ? 0 : err;
 }
 
-/* It is to have what was in the one before. */
+static int remove_unknown(struct side_store *s)
+{
+    struct unknown u;
+    int err;
+
+    do {
+        u = (struct unknown){.s = s};
+        err = spool_notes_read(s->db, find_unknown, &u);
+        for (size_t i = 0; err == 0 && i < u.count; i++) {
+            err = spool_note_remove(s->db, slice_string(u.names[i]));
+        }
+    } while (err == 0 && u.count == UNKNOWN_MAX);
+    return err;
+}
+
+/* Writes all notes in memory to a new database. */
 static int put_all(struct side_store *s)
 {
     int err = remove_unknown(s), committed;
@@ -252,12 +283,15 @@ static int put_all(struct side_store *s)
         err = spool_note_put(s->db, slice_string(s->notes[i].name),
                              slice_of(s->notes[i].text, s->notes[i].text_len));
     }
+    if (err == 0 && s->damaged_count > 0) {
+        err = spool_note_put(s->db, SLICE(SPOOL_NOTE_LOST), SLICE(LOST_WORDS));
+    }
     committed = spool_commit(s->db);
     err = err != 0 ? err : committed;
     return err == 0 ? 0 : fail(s, err, spool_error(s->db));
 }
 
-/* Have a database to write to. */
+/* Opens a database to write to, if none is open. */
 static int need_db(struct side_store *s)
 {
     bool was_lost = s->state == SIDE_LOST;
@@ -267,7 +301,7 @@ static int need_db(struct side_store *s)
         return 0;
     }
     if (s->state == SIDE_REFUSED) {
-        return -EIO; /* error says what it was */
+        return -EIO; /* s->error has the cause */
     }
     if (!is_there(s)) {
         remove_others(s);
@@ -287,6 +321,15 @@ static bool is_damage(int err)
     return err == -EUCLEAN || err == -EBADMSG;
 }
 
+/* Begins a new file after the notes of a damaged one were lost. The new file must have
+ * SPOOL_NOTE_LOST, or the next start would find nothing wrong. */
+static void begin_again(struct side_store *s)
+{
+    set_aside(s);
+    keep(s, SLICE(SPOOL_NOTE_LOST), SLICE(LOST_WORDS));
+    (void)need_db(s); /* if this fails, the next change tries again and reports it */
+}
+
 int side_store_open(const char *path, const struct spool_io *io, struct buf *ret_error,
                     struct side_store **ret_store)
 {
@@ -304,16 +347,18 @@ int side_store_open(const char *path, const struct spool_io *io, struct buf *ret
         }
     }
     if (err == -EBUSY) {
-        (void)buf_add_string(ret_error, s->error); /* sticky */
+        (void)buf_add_string(ret_error, s->error); /* errors are sticky */
         side_store_close(s);
         return err;
     }
     if (is_damage(err)) {
-        set_aside(s);
+        begin_again(s);
     } else if (err != 0) {
         close_db(s, SIDE_REFUSED);
-        tell(s, true, "%s; without it there are no interventions and events until the next start",
-             s->error);
+        tell(
+            s, true,
+            "%s; without it no intervention is known, and there are no events until the next start",
+            s->error);
     }
     *ret_store = s;
     return 0;
@@ -326,9 +371,12 @@ void side_store_close(struct side_store *s)
     }
     spool_close(s->db);
     for (size_t i = 0; i < s->count; i++) {
-        mem_free(s->notes[i].name);
-        mem_free(s->notes[i].text);
+        free_note(&s->notes[i]);
     }
+    for (size_t i = 0; i < s->damaged_count; i++) {
+        free_note(&s->damaged[i]);
+    }
+    mem_free(s->damaged);
     mem_free(s->notes);
     mem_free(s->path);
     mem_free(s);
@@ -363,7 +411,7 @@ static int try_change(struct side_store *s, change *apply, const void *arg)
     return err;
 }
 
-/* Can another try help, with another file? */
+/* Prepares another attempt with another file; false if that can't help. */
 static bool start_over(struct side_store *s, int err)
 {
     if (err == -ESTALE) {
@@ -378,7 +426,7 @@ static bool start_over(struct side_store *s, int err)
     return false;
 }
 
-/* Do it, and make it durable. */
+/* Makes a change durable. */
 static int do_change(struct side_store *s, change *apply, const void *arg)
 {
     int err = try_change(s, apply, arg);
@@ -435,6 +483,29 @@ int side_note_remove(struct side_store *s, struct slice name)
     return err;
 }
 
+static int apply_remove_damaged(struct spool *db, const void *arg)
+{
+    const struct slice *name = arg;
+
+    return spool_note_remove_damaged(db, *name);
+}
+
+int side_note_remove_damaged(struct side_store *s, struct slice name)
+{
+    int err = s->state == SIDE_REFUSED ? 0 : do_change(s, apply_remove_damaged, &name);
+    size_t kept = 0;
+
+    for (size_t i = 0; err == 0 && i < s->damaged_count; i++) {
+        if (slice_equal(slice_string(s->damaged[i].name), name)) {
+            free_note(&s->damaged[i]);
+        } else {
+            s->damaged[kept++] = s->damaged[i];
+        }
+    }
+    s->damaged_count = err == 0 ? kept : s->damaged_count;
+    return err;
+}
+
 struct add {
     uint64_t first, last;
     struct wall at;
@@ -471,18 +542,17 @@ int side_events_forget(struct side_store *s, uint64_t *ret_bytes)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-int side_note_next(const struct side_store *s, struct slice after, struct slice *ret_name,
-                   struct slice *ret_text)
+int side_notes_read(const struct side_store *s, spool_note_read *read, void *context)
 {
-    size_t i = find(s, after);
-
-    i += is_at(s, i, after) ? 1 : 0;
-    if (i == s->count) {
-        return -ENOENT;
+    for (size_t i = 0; i < s->count; i++) {
+        read(context, slice_string(s->notes[i].name),
+             slice_of(s->notes[i].text, s->notes[i].text_len), false);
     }
-    *ret_name = slice_string(s->notes[i].name);
-    *ret_text = slice_of(s->notes[i].text, s->notes[i].text_len);
-    return 0;
+    for (size_t i = 0; i < s->damaged_count; i++) {
+        read(context, slice_string(s->damaged[i].name),
+             slice_of(s->damaged[i].text, s->damaged[i].text_len), true);
+    }
+    return s->state == SIDE_REFUSED ? -EIO : 0;
 }
 
 int side_events_range(struct side_store *s, bool count_bytes, struct spool_events_range *ret)

@@ -11,9 +11,9 @@
 #include "side_store.h"
 #include "spool_engine.h"
 
-#define MARK '\1' /* in a content prefix: the id goes here */
+#define MARK '\1' /* the byte in a content prefix that the id replaces */
 
-/* Of the trace header; with room for the id. */
+/* Limit of the trace header with the id. */
 #define PREFIX_MAX ((size_t)1 << 16)
 
 /* ---- errors --------------------------------------------------------------------------------- */
@@ -84,7 +84,7 @@ struct slice spool_domain(struct slice address)
 static const struct spool_scheme sqlite_scheme = {
     .prefix = "sqlite:", .form = "sqlite:PATH", .reads = true, .open = sqlite_spool_open};
 
-/* The only data that spools share: which engines there are. */
+/* All engines: the only data that spools share. */
 static const struct spool_scheme *schemes[SPOOL_SCHEMES_MAX] = {&sqlite_scheme};
 static size_t scheme_count = 1;
 
@@ -99,7 +99,7 @@ void spool_register(const struct spool_scheme *scheme)
     schemes[scheme_count++] = scheme;
 }
 
-/* What the engine has no place for goes beside its store. */
+/* Opens the side store if the engine lacks notes or events. */
 static int open_side(const struct spool_options *options, struct buf *ret_error, struct spool *sp)
 {
     bool is_complete = sp->engine->notes != NULL && sp->engine->events != NULL;
@@ -140,7 +140,7 @@ int spool_open(const char *url, enum spool_open_mode mode, const struct spool_op
             return open_with(schemes[i], url + len, mode, options, ret_error, ret_spool);
         }
     }
-    (void)buf_addf(ret_error, "spool %s:", url); /* sticky */
+    (void)buf_addf(ret_error, "spool %s:", url); /* errors are sticky */
     for (size_t i = 0; i < scheme_count; i++) {
         if (mode == SPOOL_OPEN_WRITE || schemes[i]->reads) {
             (void)buf_addf(ret_error, "%s%s", before, schemes[i]->form);
@@ -159,13 +159,13 @@ void spool_close(struct spool *sp)
         sp->engine->rollback(sp);
     }
     side_store_close(sp->side);
-    sp->side = NULL; /* an engine asks for its last events */
+    sp->side = NULL; /* engines call spool_next_event once more while they close */
     sp->engine->close(sp);
 }
 
 /* ---- the batch ------------------------------------------------------------------------------ */
 
-/* Every change starts here. */
+/* Begins a change: opens a batch, if none is open. */
 static int change_begin(struct spool *sp)
 {
     int err;
@@ -174,14 +174,14 @@ static int change_begin(struct spool *sp)
         return spool_fail(sp, -EROFS, "the spool is open for reading only");
     }
     if (sp->dirty) {
-        return sp->batch_error; /* the words are those of the call that failed */
+        return sp->batch_error; /* spool_error still has the text of the call that failed */
     }
     err = sp->engine->begin(sp);
     sp->dirty = err == 0;
     return err;
 }
 
-/* The open batch has ended, and how is told elsewhere. */
+/* Resets the batch's state after its end; the result is returned elsewhere. */
 static void batch_closed(struct spool *sp)
 {
     sp->dirty = false;
@@ -195,7 +195,7 @@ static int commit_later(struct spool *sp)
     CHECK(sp->commits_under_way == 0);
     spool_commit_begin(sp);
     while (!spool_commit_end(sp, &err)) {
-        (void)spool_commits_wait(sp, US_PER_S); /* the engine gives up in its time */
+        (void)spool_commits_wait(sp, US_PER_S); /* the engine has a time limit of its own */
     }
     return err;
 }
@@ -264,7 +264,8 @@ static bool commit_has_ended(struct spool *sp, int *ret_rc)
     return sp->engine->commits->end(sp, ret_rc);
 }
 
-/* As the engine says, or, of one that it has not seen, as its begin did. */
+/* Has the oldest commit ended? The result is the engine's, or the error of a commit that could not
+ * begin. */
 static bool later_ended(struct spool *sp, int *ret_rc)
 {
     if (sp->commit_error != 0 && sp->commits_under_way == 1) {
@@ -339,7 +340,7 @@ unsigned spool_commits_under_way(const struct spool *sp)
 
 unsigned spool_commits_max(const struct spool *sp)
 {
-    /* Nothing follows on one that could not begin before it was told. */
+    /* After a commit that could not begin no other may begin before its result was returned. */
     return sp->engine->commits == NULL ? 1
            : sp->commit_error != 0     ? sp->commits_under_way
                                        : sp->engine->commits->max;
@@ -363,10 +364,29 @@ unsigned spool_lease_nodes(const struct spool *sp)
     return nodes > 0 ? nodes : 1;
 }
 
+const char *spool_lease_why(const struct spool *sp)
+{
+    return spool_has_lease(sp) && sp->engine->lease->why != NULL ? sp->engine->lease->why(sp) : "";
+}
+
+int64_t spool_clock_off_us(const struct spool *sp)
+{
+    return spool_has_lease(sp) && sp->engine->lease->clock_off_us != NULL
+               ? sp->engine->lease->clock_off_us(sp)
+               : 0;
+}
+
 void spool_lease_ended(struct spool *sp)
 {
     if (spool_has_lease(sp) && sp->engine->lease->ended != NULL) {
         sp->engine->lease->ended(sp);
+    }
+}
+
+void spool_set_secret(struct spool *sp, struct slice secret)
+{
+    if (sp->engine->set_secret != NULL) {
+        sp->engine->set_secret(sp, secret);
     }
 }
 
@@ -428,14 +448,14 @@ bool spool_commits_wait(struct spool *sp, int64_t wait_us)
     return ready.fd < 0 || poll(&ready, 1, ms < INT_MAX ? (int)ms : INT_MAX) > 0;
 }
 
-/* An envelope's word: no longer than `max`, and no NUL, which the tools that look at a spool would
- * take for its end. */
+/* Is this a valid word of an envelope: at most `max` bytes, without NUL? Tools that read a spool
+ * would take a NUL for its end. */
 static bool word_fits(struct slice word, size_t max)
 {
     return word.len <= max && slice_find(word, '\0') == word.len;
 }
 
-/* Free text, as far as it can be stored: no longer than `max`, and up to a NUL. */
+/* Returns the storable part of a free text: at most `max` bytes, up to a NUL. */
 static struct slice cut(struct slice text, size_t max)
 {
     text.len = text.len < max ? text.len : max;
@@ -473,7 +493,7 @@ static bool message_fits(const struct spool_message *m, const struct spool_rcpt 
     return true;
 }
 
-/* The prefix with the id in place of its mark. */
+/* Copies the prefix with the id in place of its mark. */
 static bool prefix_build(struct slice prefix, struct msg_id id, struct buf *ret_prefix)
 {
     char text[SPOOL_ID_TEXT_MAX];
@@ -597,7 +617,7 @@ void spool_unclaim(struct spool *sp, struct msg_id id)
 
 /* ---- changes of a message's own fields: which state may follow which ------------------------ */
 
-/* Begin a change of `id`: *ret_from as it is, *ret_to to be altered. */
+/* Begins a change of `id`: *ret_from is the message, *ret_to a copy to alter. */
 static int alter_begin(struct spool *sp, struct msg_id id, struct spool_message *ret_from,
                        struct spool_message *ret_to)
 {
@@ -639,7 +659,7 @@ int spool_set_force_expire(struct spool *sp, struct msg_id id)
 int spool_hold(struct spool *sp, struct msg_id id, struct slice reason)
 {
     struct spool_message from, to;
-    char copy[SPOOL_DIAGNOSTIC_MAX]; /* reading may end what the caller's slice points to */
+    char copy[SPOOL_DIAGNOSTIC_MAX]; /* a read may end the lifetime of the caller's slice */
     int err;
 
     reason = cut(reason, sizeof copy);
@@ -731,7 +751,7 @@ struct msg_id spool_mark(struct spool *sp)
 int spool_park(struct spool *sp, struct msg_id id, struct slice key, struct wall due)
 {
     struct spool_message from, to;
-    char copy[SPOOL_PARKED_MAX]; /* as in spool_hold */
+    char copy[SPOOL_PARKED_MAX]; /* a read may end the lifetime of the caller's slice */
     int err;
 
     if (key.len == 0 || !word_fits(key, SPOOL_PARKED_MAX)) {
@@ -870,7 +890,7 @@ int spool_reroute(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t
     return err != 0 ? err : sp->engine->reroute->reroute(sp, id, ns, count, ret_count);
 }
 
-/* Claimed for a moment, so that nothing is found twice. */
+/* Messages are claimed for a moment, so that the next call does not find them again. */
 int spool_wake(struct spool *sp, struct slice key, struct wall due, size_t *ret_count)
 {
     struct msg_id ids[64];
@@ -951,7 +971,7 @@ int spool_key_add(struct spool *sp, const struct spool_key *k)
     return sp->engine->keys->add(sp, k);
 }
 
-/* The side store has answered. */
+/* Returns the result of a side store's call, with its text. */
 static int beside(struct spool *sp, int err)
 {
     return err == 0 || err == -ENOENT ? err : spool_fail(sp, err, "%s", side_store_error(sp->side));
@@ -1046,14 +1066,24 @@ int spool_note_remove(struct spool *sp, struct slice name)
     return err != 0 ? err : sp->engine->notes->remove(sp, name);
 }
 
-int spool_note_next(struct spool *sp, struct slice after, struct slice *ret_name,
-                    struct slice *ret_text)
+int spool_note_remove_damaged(struct spool *sp, struct slice name)
+{
+    int err;
+
+    if (sp->engine->notes == NULL) {
+        return sp->side == NULL ? no_notes(sp)
+                                : beside(sp, side_note_remove_damaged(sp->side, name));
+    }
+    err = change_begin(sp);
+    return err != 0 ? err : sp->engine->notes->remove_damaged(sp, name);
+}
+
+int spool_notes_read(struct spool *sp, spool_note_read *read, void *context)
 {
     if (sp->engine->notes != NULL) {
-        return sp->engine->notes->next(sp, after, ret_name, ret_text);
+        return sp->engine->notes->read(sp, read, context);
     }
-    return sp->side == NULL ? no_notes(sp)
-                            : beside(sp, side_note_next(sp->side, after, ret_name, ret_text));
+    return sp->side == NULL ? no_notes(sp) : beside(sp, side_notes_read(sp->side, read, context));
 }
 
 bool spool_has_shared(const struct spool *sp)
@@ -1221,7 +1251,7 @@ int spool_free_bytes(struct spool *sp, uint64_t *ret_bytes)
 
 /* ---- searches ------------------------------------------------------------------------------- */
 
-/* NULL: the engine lacks it, and spool_error says so. */
+/* Returns the part, or NULL with an error if the engine lacks it. */
 static const struct spool_search_part *search_of(struct spool *sp)
 {
     if (sp->engine->search == NULL) {
@@ -1230,7 +1260,7 @@ static const struct spool_search_part *search_of(struct spool *sp)
     return sp->engine->search;
 }
 
-/* Only messages that other programs know have names; without those nothing matches. */
+/* Only messages that other programs know have names; in other spools no message matches. */
 static bool asks_for_unknown_name(const struct spool *sp, const struct spool_filter *f)
 {
     return f->name.len > 0 && sp->engine->external == NULL;
@@ -1317,7 +1347,7 @@ int spool_oldest(struct spool *sp, const struct spool_destination *of, struct wa
     }
     buf_init(&name, (size_t)2 * SPOOL_ROUTE_MAX + 2);
     (void)buf_addf(&name, "%.*s/%.*s", SLICE_ARGS(of->transport),
-                   SLICE_ARGS(of->nexthop)); /* fits */
+                   SLICE_ARGS(of->nexthop)); /* it fits */
     filter.destination = buf_slice(&name);
     rc = spool_scan(sp, &filter, 1, &id, &count);
     rc = rc == 0 && count == 0 ? -ENOENT : rc;

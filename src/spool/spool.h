@@ -1,29 +1,29 @@
 /*
  * The spool: durable store of messages, their recipients and their content.
  *
- * One interface, several engines: `sqlite:PATH` (durable, the default), and those that a program
- * registers (spool_engine.h). One process holds a spool for writing; others may open it to read.
- * This page is the core, which every engine has. What only some can do are parts, each with a page
- * of its own:
+ * There is one interface and several engines: `sqlite:PATH` (durable, the default), and those that
+ * a program registers (spool_engine.h). One process opens a spool for writing; others may open the
+ * same spool to read. This header is the core, which every engine implements. Optional parts have
+ * headers of their own:
  *
- *     spool_search.h     which messages are there, and for which destinations
- *     spool_division.h   one message becomes several, that wait apart from each other
+ *     spool_search.h     which messages exist, and for which destinations
+ *     spool_division.h   one message becomes several, which wait separately
  *     spool_external.h   other programs change the store, too
- *     spool_reroute.h    recipients go back to the program that says where mail goes
+ *     spool_reroute.h    recipients go back to the program that routes mail
  *     spool_verbose.h    a file in which a sender follows a message
- *     spool_conclusion.h other programs bring passes to their end
+ *     spool_conclusion.h other programs end passes
  *     spool_commits.h    commits that end later
  *     spool_parts.h      a message whose recipients lie in several partitions is stored in parts
- *     spool_lease.h      several nodes have it, and this one may deliver for a time
- *     spool_shared.h     what all of them have in common beside mail
+ *     spool_lease.h      several nodes share the spool, each delivers for a limited time
+ *     spool_shared.h     texts, other than mail, that all nodes share
  *
  * Group commit. Every call that changes something joins the open batch; spool_commit makes the
- * whole batch durable or undoes all of it. Nothing may be acknowledged before its commit returned
- * 0. A call that the storage fails, fails the batch: the calls after it and spool_commit return
- * that same error, spool_commit undoes everything, and the caller may try the parts again in
- * batches of their own, so that one bad part harms no other. A call that is refused (-ENOENT,
- * -EINVAL, -EBADMSG, -EROFS) or whose content could not be stored has changed nothing and leaves
- * the batch as it was. Reads see the open batch.
+ * whole batch durable or undoes all of it. The caller must not acknowledge anything before its
+ * commit has returned 0. When the storage fails a call, the batch has failed: later calls and
+ * spool_commit return the same error, and spool_commit undoes everything. The caller may then retry
+ * each change in a batch of its own, so that one bad change does not affect the others. A refused
+ * call (-ENOENT, -EINVAL, -EBADMSG, -EROFS), and a call whose content could not be stored, changes
+ * nothing and leaves the batch as it was. Reads see the open batch.
  *
  * States of a message (enum spool_state) and the calls that move between them:
  *
@@ -34,33 +34,34 @@
  *                              |              v
  *                           DEFERRED <--------+
  *        any state --spool_hold--> HOLD --spool_release--> DEFERRED, due now
- *        any state --spool_quarantine--> CORRUPT (kept for a human, never claimed, never deleted
- *                                       but by spool_remove; spool_hold makes it HOLD again)
+ *        any state --spool_quarantine--> CORRUPT (kept for a human; never claimed; deleted only by
+ *                                       spool_remove; spool_hold changes it to HOLD)
  *        any but CORRUPT --spool_requeue--> INCOMING, due now
  *
- * A DEFERRED message may be parked: it waits for something that is known by a key (the queue
- * process parks mail under the names of a destination that can't take more now and its class), and
- * spool_claim_parked finds it by that key before it is due. When it falls due first, spool_claim
- * finds it as it finds any other, so no key is a trap.
+ * A DEFERRED message may be parked under a key. For example, the queue process parks mail under the
+ * name of a destination that is full, and the mail's class. spool_claim_parked finds a parked
+ * message by its key before the message is due. Once the message is due, spool_claim finds it like
+ * any other, so no message waits for its key forever.
  *
  *      spool_park, or submitted with a key          spool_claim_parked, spool_finish, or any change
- *   --> DEFERRED, parked under a key, due later -->   of state: not parked any more
+ *   --> DEFERRED, parked under a key, due later -->   of state: no longer parked
  *
- * "Claimed" (Postfix's active queue) is no state on disk: it is known in memory only, from the
- * claim (or the submit that asked for it) to spool_finish, spool_unclaim, spool_hold, spool_remove
- * or the end of the process. So a crash needs no repair: a restarted spool finds every message
- * INCOMING or DEFERRED with the due time it had.
+ * "Claimed" (Postfix's active queue) is not a state on disk. A claim exists in memory only, from
+ * spool_claim (or the submit that asked for it) to spool_finish, spool_unclaim, spool_hold,
+ * spool_remove or the end of the process. So a crash needs no repair: a restarted spool finds every
+ * message INCOMING or DEFERRED with its previous due time.
  *
- * What a crash leaves: a batch is one transaction, so all or nothing. Content beside the database
- * is written and synced before the row that names it, and removed after the row is gone; an orphan
- * file is removed when the spool is opened for writing.
+ * After a crash, a batch is stored completely or not at all, as it is one transaction. Content
+ * outside the database is written and synced before the row that names it, and removed after the
+ * row is gone. Opening the spool for writing removes orphan files.
  *
  * Errors are 0 or negative errno: -ENOSPC (disk full), -EIO, -ENOENT (no such message), -EBUSY
- * (held by another process), -EBADMSG (a row that can't be decoded: quarantine it), -EUCLEAN (the
- * database itself is damaged, or has rows where these would stand), -EPROTO (a schema newer than
- * this program, or not a spool), -EROFS (a change through a spool opened for reading), -EINVAL (not
- * in this state, or a value past its limit). spool_error() has the words. Times are wall-clock
- * microseconds given by the caller; the spool reads no clock.
+ * (open for writing in another process), -EBADMSG (a row that can't be decoded: quarantine it),
+ * -EUCLEAN (the database itself is damaged, or other rows already have the keys of the new ones),
+ * -EPROTO (a schema newer than this program, or not a spool), -EROFS (a change through a spool
+ * opened for reading or, in a cluster, of another node's message), -EINVAL (wrong state, or a value
+ * past its limit). spool_error() returns the text. Times are wall-clock microseconds passed by the
+ * caller; the spool reads no clock.
  */
 #ifndef SPOOL_SPOOL_H
 #define SPOOL_SPOOL_H
@@ -76,23 +77,24 @@
 #include "times.h"
 
 struct spool;
-struct conf; /* the spool hands it to engines and does not look into it */
+struct conf; /* passed on to engines; the core does not read it */
 
-/* A message's id. Ids grow with time of submission and are never used twice in one spool. */
+/* Id of a message. Ids grow with the time of submission and are never reused in a spool. */
 struct msg_id {
     uint64_t n;
 };
 
-/* Queue ids in text: base 32 of digits and consonants, so that none spells a word, and all of them
- * letters that Postfix's long ids use, so that log analysers know them. Sorts as the number does.
- * 11 characters while n, read as microseconds since 1970, is before the year 3075; 14 after that.
- * SPOOL_ID_TEXT_MAX includes the NUL. */
+/* Prints an id as a queue id: base 32 of digits and consonants, so that no id spells a word.
+ * Postfix's long ids use the same letters, so log analysers recognize them. Texts sort as the
+ * numbers do. A text has 11 characters while n, read as microseconds since 1970, is before the year
+ * 3075; 14 after that. SPOOL_ID_TEXT_MAX includes the NUL. */
 #define SPOOL_ID_TEXT_MAX 16
 void spool_id_print(struct msg_id id, char text[SPOOL_ID_TEXT_MAX]);
-/* False when `text` is not exactly what spool_id_print writes for some id. */
+/* Parses a queue id. Returns false unless `text` is exactly what spool_id_print writes for some
+ * id. */
 bool spool_id_parse(struct slice text, struct msg_id *ret_id);
 
-/* Values are stored: they never change meaning. */
+/* The values are stored on disk and never change meaning. */
 enum spool_state {
     SPOOL_INCOMING = 1,
     SPOOL_DEFERRED = 2,
@@ -100,93 +102,107 @@ enum spool_state {
     SPOOL_CORRUPT = 4,
 };
 
-/* What is still to happen to a recipient; stored. */
+/* Remaining work for a recipient. The values are stored on disk. */
 enum spool_rcpt_state {
-    SPOOL_RCPT_PENDING = 1,   /* to be delivered */
-    SPOOL_RCPT_FAILED = 2,    /* given up, sender not told yet */
-    SPOOL_RCPT_DELIVERED = 3, /* delivered (or relayed), sender asked to be told and was not yet */
-    SPOOL_RCPT_RELAYED = 4,   /* as DELIVERED, but passed to a site that sends no success reports */
-    /* done and reported, or done and no report was asked for: the row is gone */
+    SPOOL_RCPT_PENDING = 1,   /* not delivered yet */
+    SPOOL_RCPT_FAILED = 2,    /* failed or expired, not bounced yet */
+    SPOOL_RCPT_DELIVERED = 3, /* delivered or relayed, success notice not sent yet */
+    SPOOL_RCPT_RELAYED = 4,   /* as DELIVERED, but passed to a site that sends no success notices */
+    /* A recipient that is done and needs no report any longer has no row. */
 };
 
-/* Bytes; longer free text (diagnostic, reply, reason, remote, client, status) is cut, anything else
- * that is longer is -EINVAL. */
+/* Limits in bytes. Longer free text (diagnostic, reply, reason, remote, client, status) is cut; any
+ * other longer value is -EINVAL. */
 #define SPOOL_DIAGNOSTIC_MAX 1024
 #define SPOOL_REPLY_MAX      1024
 #define SPOOL_SENDER_MAX     ADDRESS_MAX
-#define SPOOL_ROUTE_MAX      512 /* transport, and nexthop */
-#define SPOOL_REMOTE_MAX     512 /* remote, and client */
+#define SPOOL_ROUTE_MAX      512 /* of transport, and of nexthop */
+#define SPOOL_REMOTE_MAX     512 /* of remote, and of client */
 #define SPOOL_TLS_MAX        160
 #define SPOOL_STATUS_MAX     15
 #define SPOOL_DETAILS_MAX    4096
-#define SPOOL_NAME_MAX       255                /* spoolid */
-#define SPOOL_PARKED_MAX     2048               /* a key; longer or empty is -EINVAL */
+#define SPOOL_NAME_MAX       255                /* of spoolid */
+#define SPOOL_PARKED_MAX     2048               /* of a key; a longer or empty key is -EINVAL */
 #define SPOOL_RCPTS_MAX      UINT32_C(10000000) /* recipients of one message */
 #define SPOOL_CONTENT_MAX    (UINT64_C(1) << 40)
-#define SPOOL_INLINE_MAX     (UINT64_C(1) << 26) /* inline_limit is at most this */
+#define SPOOL_INLINE_MAX     (UINT64_C(1) << 26) /* upper bound of inline_limit */
 
-/* route_generation of recipients of which the store, or a rule at their arrival, says where they
- * go: not to be routed anew, but by spool_requeue. */
+/* The route_generation of a recipient whose route was fixed by the store or by a rule at arrival.
+ * Only spool_requeue routes such a recipient again. */
 #define SPOOL_ROUTE_FIXED ((uint64_t)INT64_MAX)
 
-/* A recipient, as submitted and as read back. Slices that are read last until the next call on the
- * same spool. */
+/* A recipient, as submitted and as read back. Slices that the spool returns last until the next
+ * call on the same spool. */
 struct spool_rcpt {
-    uint32_t n;           /* its number in the message, from 1, never reused; set by submit */
+    uint32_t n;           /* number in the message, from 1, never reused; set by spool_submit */
     struct slice address; /* without angle brackets */
-    struct slice orcpt;   /* DSN ORCPT "type;xtext" as given; may be empty */
+    struct slice orcpt;   /* DSN ORCPT "type;xtext" as received; may be empty */
     unsigned notify;      /* enum notify bits */
     enum spool_rcpt_state state; /* ignored on submit */
-    struct slice transport;      /* routing cache; empty = not routed yet, nexthop is empty too */
+    struct slice transport;      /* cached route; empty = not routed yet, then nexthop is empty,
+                                  * too */
     struct slice nexthop;
-    uint64_t route_generation; /* of the tables that made it (spool_routes.h) */
-    bool route_by_rule;       /* of engines that route by themselves: a content filter's, perhaps */
-    uint32_t attempts;        /* deliveries tried */
-    struct slice status;      /* last enhanced status "4.4.1", or empty */
-    struct slice diagnostic;  /* last reason, in our words, or empty */
-    struct slice reply;       /* what the remote site said in it, "450 4.2.0 later", or empty */
-    struct slice remote;      /* "mx.example.org[192.0.2.1]:25" of that reason, or empty */
-    struct slice tls;         /* what its connection had shown, as "dane-ee/TLSv1.3/CIPHER" */
-    struct wall last_attempt; /* 0 = never */
-    /* Of engines whose agents record results themselves, for reports; empty elsewhere. */
-    struct slice details; /* bytes in a form of their own, for reports; empty: none were noted */
-    struct slice control; /* "CHANNEL HOST USER UID", the line it was given by */
+    uint64_t route_generation; /* generation of the tables that made the route (spool_routes.h) */
+    bool route_by_rule;        /* the route is perhaps a content filter's; only set by engines that
+                               * route by themselves */
+    uint32_t attempts;         /* number of deliveries tried */
+    struct slice status;       /* last enhanced status "4.4.1", or empty */
+    struct slice diagnostic;   /* last reason, in Sluice's words, or empty */
+    struct slice reply;        /* remote site's text in that reason, "450 4.2.0 later", or empty */
+    struct slice remote;       /* "mx.example.org[192.0.2.1]:25" of that reason, or empty */
+    struct slice tls;          /* TLS proof of that connection, as "dane-ee/TLSv1.3/CIPHER" */
+    struct wall last_attempt;  /* 0 = never */
+    /* The next two are set by engines whose agents record results themselves, for reports;
+     * elsewhere empty. */
+    struct slice details; /* the agents' notes, in a form of their own; empty = no notes */
+    struct slice control; /* "CHANNEL HOST USER UID", the line of the control file that named this
+                           * recipient */
 };
 
-/* A message without its recipients and content. Slices as above. */
+/* A message without its recipients and content. Slices last as in struct spool_rcpt. */
 struct spool_message {
     struct msg_id id;
     enum spool_state state;
     struct slice sender;     /* empty = null sender */
-    struct slice envid;      /* DSN ENVID, xtext as given; may be empty */
+    struct slice envid;      /* DSN ENVID, xtext as received; may be empty */
     unsigned flags;          /* enum envelope_flag bits */
-    struct wall arrived;     /* when the receiving of it began */
-    struct wall created;     /* base of back-off and expiry; a requeue sets it anew */
-    struct wall due;         /* not to be tried before */
+    struct wall arrived;     /* start of its reception */
+    struct wall created;     /* base of back-off and expiry; a requeue renews it */
+    struct wall due;         /* earliest time of the next attempt */
+    struct wall found_at;    /* for engines that scan their store now and then: time of the first
+                              * scan after `due`; us 0 = no scan needed (spool_next_attempt) */
     uint64_t size;           /* bytes of content */
-    uint32_t rcpt_total;     /* recipients it was submitted with */
-    uint32_t rcpt_pending;   /* recipients in state PENDING */
-    uint32_t rcpt_to_report; /* recipients in the other states */
-    uint32_t warnings;       /* of delay that were sent; a database remembers one at most */
-    bool force_expire;       /* an operator asked for it to be given up at its next turn */
-    bool is_new;             /* of engines whose mail other programs store: it is seen for the first
-                                time, and was not read by a claim before */
-    struct slice reason;     /* of HOLD or CORRUPT; else what rules did to it, until it is held */
-    struct slice parked;     /* the key it is parked under; empty = it is not */
-    struct slice client;     /* where it came from, "name[ip]" or "local uid 1000" */
-    struct slice class_name; /* as class_name.h has it; empty = none */
+    uint32_t rcpt_total;     /* number of recipients at submission */
+    uint32_t rcpt_pending;   /* number of recipients in state PENDING */
+    uint32_t rcpt_to_report; /* number of recipients in the other states */
+    uint32_t warnings;       /* number of delay notices sent; a database stores at most 1 */
+    bool force_expire;       /* an operator requested that it expire at its next attempt */
+    bool is_new;             /* not claimed before; only set by engines whose mail other programs
+                              * store */
+    struct slice reason;     /* for HOLD or CORRUPT, the reason; else what rules did to the message,
+                              * until it is held */
+    struct slice parked;     /* key it is parked under; empty = not parked */
+    struct slice client;     /* its origin, "name[ip]" or "local uid 1000" */
+    struct slice class_name; /* class, in the form of class_name.h; empty = none */
     enum class_source class_source;
-    /* Of engines that store mail in parts (spool_parts.h), else 0. */
-    struct msg_id whole;    /* of a part: the message that it is of */
-    bool gathers;           /* it is the report part of a message in parts, whose id it has */
-    struct wall report_due; /* on submit: when the report part is due though nothing is given to it;
-                               us 0: with the message */
-    /* Of engines whose mail other programs know by name, empty elsewhere. Without a path, spoolid
-     * is the name of this message alone, and users are shown it in place of the id. */
-    struct slice path;    /* of the message's file, as spool_resync has it: "A/90417" */
-    struct slice spoolid; /* the message's name in those programs' logs: "S90417AbkTMvx" */
-    struct wall listed;   /* when the file was written, as of reading it */
+    /* The next three are set by engines that store mail in parts (spool_parts.h), else 0. */
+    struct msg_id whole;    /* for a part: the id of the whole message */
+    bool gathers;           /* true for the report part, which has the id of the whole message */
+    struct wall report_due; /* on submit: due time of the report part if no part gives it recipients
+                             * to report; us 0 = the message's due time */
+    /* The next three are set by engines whose mail other programs know by name, elsewhere empty. If
+     * spoolid is set and path is empty, spoolid names this message alone, and users see it instead
+     * of the id. */
+    struct slice path;    /* path of the message's file, as spool_resync takes it: "A/90417" */
+    struct slice spoolid; /* name in the logs of those programs: "S90417AbkTMvx" */
+    struct wall listed;   /* modification time of the file when it was read */
 };
+
+/* Returns the time of the next attempt, if nothing else delays the message. */
+static inline struct wall spool_next_attempt(const struct spool_message *m)
+{
+    return m->found_at.us > m->due.us ? m->found_at : m->due;
+}
 
 /* Is it a part of a message, other than its report part? */
 static inline bool spool_is_part(const struct spool_message *m)
@@ -194,15 +210,15 @@ static inline bool spool_is_part(const struct spool_message *m)
     return m->whole.n != 0 && m->whole.n != m->id.n;
 }
 
-/* The id that its client was told, by which people know it. */
+/* Returns the id that the client received in the reply, by which people know the message. */
 static inline struct msg_id spool_whole(const struct spool_message *m)
 {
     return m->whole.n != 0 ? m->whole : m->id;
 }
 
-/* Content to store, in wire form (lines end with CRLF; an engine whose files have other lines
- * converts, both ways): either all in `bytes`, or `bytes` followed by `fd_size` bytes read from
- * `fd` from its offset 0 (fd -1 = none). Borrowed for the call. */
+/* Content to store, in wire form: lines end with CRLF. An engine whose files have other line ends
+ * converts in both directions. The content is `bytes`, followed by `fd_size` bytes of `fd` from
+ * offset 0 (fd -1 = none). Borrowed for the call. */
 struct spool_content {
     struct slice bytes;
     int fd;
@@ -210,255 +226,271 @@ struct spool_content {
 };
 
 enum spool_open_mode {
-    SPOOL_OPEN_WRITE, /* create it when missing; -EBUSY when another process holds it */
-    SPOOL_OPEN_READ,  /* only reads; works beside a process that holds it */
+    SPOOL_OPEN_WRITE, /* create the spool if missing; -EBUSY while another process has it open for
+                       * writing */
+    SPOOL_OPEN_READ,  /* read only; also works while another process has it open for writing */
 };
 
 struct spool_options {
-    uint64_t inline_limit;     /* bytes; content above it goes to files beside the database */
-    uint64_t segment_bytes;    /* of the files that many share; 0 = as many as is good */
-    uint64_t id_floor;         /* new ids are above this (a clock value, so that ids grow over time
-                                  even after the last message is gone) */
-    const struct spool_io *io; /* borrowed; NULL = the real one. Tests replace it, see spool_io.h */
-    const struct conf *conf;   /* borrowed for the call; engines that have parameters of their own
-                                  find them here. NULL = their built-in values */
-    const char *side;          /* path of the database beside a store that has no place for notes or
-                                  events (side_store.h); NULL = there is none */
-    /* Asked now and then while opening takes long: true: give up, -ECANCELED. NULL: never. */
+    uint64_t inline_limit;     /* bytes; larger content goes to files outside the database */
+    uint64_t segment_bytes;    /* size of files that many messages share; 0 = the default */
+    uint64_t id_floor;         /* lower bound of new ids (a clock value, so that ids grow over time
+                                * even after the last message is gone) */
+    const struct spool_io *io; /* borrowed; NULL = the real system calls. Tests replace them
+                                * (spool_io.h) */
+    const struct conf *conf;   /* borrowed for the call; source of an engine's own parameters. NULL
+                                * = their built-in values */
+    const char *side;          /* path of a database for notes and events, for stores that have no
+                                * place for them (side_store.h); NULL = none */
+    /* Called now and then while opening takes long; true: stop with -ECANCELED. NULL = never
+     * stop. */
     bool (*is_over)(void *arg);
     void *arg;
-    struct slice secret; /* borrowed for the call; what a server asks for before it lets us
-                                  in, as the text of its file. Empty = nothing */
-    /* For spools of several processes (spool_parts.h), until it is closed: the name of what this
-     * destination shares a limit by with others of its transport; NULL: it shares none. It lasts
-     * until the next call, and may change when the generation of routes does. NULL: none does. */
+    struct slice secret; /* borrowed for the call; the server's password, as the text of its file.
+                          * Empty = none */
+    /* For spools of several processes (spool_parts.h), used until the spool is closed. Returns the
+     * name of the ring by which this destination shares a limit with others of its transport, or
+     * NULL if it shares none. The name lasts until the next call, and may change with the
+     * generation of routes. NULL = no destination shares a limit. */
     const char *(*ring_of)(void *ring_arg, struct slice transport, struct slice nexthop);
     void *ring_arg;
 };
 
-/* Open `url`: "sqlite:PATH", or what begins as another engine says that was registered
- * (spool_engine.h). On failure *ret_error (caller's buffer) says what and where. */
+/* Opens `url`: "sqlite:PATH", or a URL with the prefix of a registered engine (spool_engine.h). On
+ * failure *ret_error, the caller's buffer, has the cause and the place. */
 int spool_open(const char *url, enum spool_open_mode mode, const struct spool_options *options,
                struct buf *ret_error, struct spool **ret_spool);
 
-/* Undo an open batch, close. NULL is fine. */
+/* Replaces the server's password, as in spool_options, for connections that are made from now on.
+ * Does nothing for a spool without a server. */
+void spool_set_secret(struct spool *sp, struct slice secret);
+
+/* Undoes an open batch and closes the spool, which may be NULL. */
 void spool_close(struct spool *sp);
 
-/* Words for the last error of this spool, "what, where: why". Lasts until the next call. */
+/* Returns the text of this spool's last error, "what, where: why". It lasts until the next call. */
 const char *spool_error(const struct spool *sp);
 
 /* ---- the batch ------------------------------------------------------------------------------ */
 
-/* Make the open batch durable (0 when there is none). On an error all of it is undone, and claims
- * are what they were when the batch was opened (by its first change). After an error from the disk
- * a crash may yet bring the batch back, whole: doubt costs a duplicate, never a loss. Where commits
- * end later (spool_commits.h) it waits until all of them ended; none may have been begun before. */
+/* Makes the open batch durable; returns 0 if there is none. On an error the whole batch is undone,
+ * and claims are again as they were before its first change. After a disk error, a crash may still
+ * bring back the whole batch: that may cost a duplicate delivery, never a loss. If commits end
+ * later (spool_commits.h), waits until all have ended; the caller must not have begun any
+ * before. */
 int spool_commit(struct spool *sp);
 
-/* Is anything in the open batch? */
+/* Is there an open batch? */
 bool spool_dirty(const struct spool *sp);
 
-/* Has an error made sure that the commit of the open batch will fail? */
+/* Has an error already decided that the commit of the open batch will fail? */
 bool spool_batch_is_lost(const struct spool *sp);
 
-/* House-keeping that commits would otherwise have to do under load; to be called, outside a batch,
- * when there is nothing else to do. Cheap when nothing has piled up. Failing is harmless. */
+/* Does housekeeping that would otherwise slow down commits under load. Call it outside a batch when
+ * there is nothing else to do. Cheap when no work has piled up. A failure has no consequences. */
 void spool_tidy(struct spool *sp);
 
-/* Store a new message with its recipients and content, state INCOMING (or HOLD with `hold_reason`
- * non-empty; an engine may keep such mail elsewhere, as files for a human to read; or DEFERRED and
- * parked with m->parked non-empty; not both). Uses of *m: sender, envid, flags, arrived, created,
- * due, client, class_name, class_source, parked, and, without `hold_reason`, reason.
- * `content_prefix` (the trace header) may hold one mark, the byte 1, that is replaced by the id's
- * text. `claim` claims it at once: the caller keeps it in memory and need not ask for it again
- * (neither held nor parked). Where mail is stored in parts the engine may not do so, which
- * spool_is_claimed tells. */
+/* Stores a new message with its recipients and content in state INCOMING. With `hold_reason` the
+ * state is HOLD (an engine may keep such mail elsewhere, as files for a human to read). With
+ * m->parked the state is DEFERRED, parked. Only one of these two may be non-empty. Reads from *m:
+ * sender, envid, flags, arrived, created, due, client, class_name, class_source, parked, and,
+ * without `hold_reason`, reason. `content_prefix` (the trace header) may hold one mark, the byte 1,
+ * which is replaced by the text of the id. `claim` claims a message that is neither held nor parked
+ * at once, as the caller keeps it in memory. An engine that stores mail in parts may leave it
+ * unclaimed; see spool_is_claimed. */
 int spool_submit(struct spool *sp, const struct spool_message *m, const struct spool_rcpt *rcpts,
                  uint32_t rcpt_count, struct slice content_prefix,
                  const struct spool_content *content, bool claim, struct slice hold_reason,
                  struct msg_id *ret_id);
 
-/* Record what came of one recipient. `state` PENDING = deferred: the diagnostic is kept and
- * attempts counted (when `attempted`); FAILED, DELIVERED, RELAYED: kept for a report; and `done` =
- * true: nothing is to be reported, the recipient goes. */
+/* The result of a delivery to one recipient. State PENDING = deferred: the diagnostic is stored,
+ * and the attempt is counted if `attempted`. FAILED, DELIVERED, RELAYED: the recipient is kept for
+ * a report. With `done` no report is needed, and the recipient is removed. */
 struct spool_verdict {
     enum spool_rcpt_state state;
     bool done;
     bool attempted;
-    bool noted;      /* the agent has written the diagnostic into the control file itself */
-    bool unreported; /* nothing is to be written there: no report is wanted */
+    bool noted;      /* the agent has already written the diagnostic into the control file */
+    bool unreported; /* no report is wanted, so nothing is written for one */
     struct slice status;
     struct slice diagnostic;
     struct slice reply;
     struct slice remote;
     struct slice tls;
-    struct slice details; /* or empty; kept where spool_rcpt has them */
+    struct slice details; /* may be empty; stored by engines that have spool_rcpt.details */
     struct wall when;
 };
 int spool_settle(struct spool *sp, struct msg_id id, uint32_t n, const struct spool_verdict *v);
 
-/* Store a route in the recipient's cache. */
+/* Stores a route in the recipient's cache. */
 int spool_set_route(struct spool *sp, struct msg_id id, uint32_t n, struct slice transport,
                     struct slice nexthop, uint64_t route_generation);
 
-/* Forget the recipients in states FAILED, DELIVERED, RELAYED: their report has been submitted (in
- * this same batch). */
+/* Removes the recipients in states FAILED, DELIVERED, RELAYED. Their report must be submitted in
+ * the same batch. */
 int spool_reported(struct spool *sp, struct msg_id id);
 
-/* End a claim: delete the message when no recipient is left in any state, else it is DEFERRED until
- * `due`. *ret_gone says which. A message whose claim was ended meanwhile by another (held,
- * requeued, quarantined, while its deliveries were under way) goes when no recipient is left,
- * unless it is CORRUPT, and otherwise stays as it is. */
+/* Ends a claim. Deletes the message if no recipient is left in any state; else it becomes DEFERRED
+ * until `due`. *ret_gone: was it deleted? The claim may have ended earlier, if the message was
+ * held, requeued or quarantined during its deliveries. Such a message is deleted if no recipient is
+ * left and it is not CORRUPT, and otherwise stays as it is. */
 int spool_finish(struct spool *sp, struct msg_id id, struct wall due, bool *ret_gone);
 
-/* The fast way through for the most frequent case, all in one: every recipient is done with nothing
- * to report. Deletes the message; -EINVAL when it is CORRUPT. */
+/* Finishes a message whose recipients are all done and need no report, the most frequent case, in
+ * one fast call. Deletes the message; -EINVAL if it is CORRUPT. */
 int spool_finish_all_done(struct spool *sp, struct msg_id id);
 
-/* End a claim, if there is one, by parking the message under `key`: DEFERRED until `due`, if that
- * key is not asked for before. -EINVAL when it is on HOLD or CORRUPT. */
+/* Ends a claim, if there is one, and parks the message under `key`: DEFERRED until `due`, or until
+ * the key is claimed. -EINVAL if it is on HOLD or CORRUPT. */
 int spool_park(struct spool *sp, struct msg_id id, struct slice key, struct wall due);
 
-/* All unclaimed mail parked under `key` is parked no more and becomes due at `due`; how many
- * messages, into *ret_count (-EAGAIN: and there is more that is not at hand). The cost grows with
- * that mail alone. */
+/* Unparks all unclaimed mail under `key` and makes it due at `due`. *ret_count: number of messages.
+ * -EAGAIN: more exist that are not loaded yet. The cost grows with that mail alone. */
 int spool_wake(struct spool *sp, struct slice key, struct wall due, size_t *ret_count);
 
-/* End a claim without a verdict; the message is as it was (INCOMING or DEFERRED, same due). */
+/* Ends a claim without a result; the message keeps its state (INCOMING or DEFERRED) and due
+ * time. */
 void spool_unclaim(struct spool *sp, struct msg_id id);
 
 int spool_set_warned(struct spool *sp, struct msg_id id);
 int spool_set_force_expire(struct spool *sp, struct msg_id id);
 int spool_hold(struct spool *sp, struct msg_id id, struct slice reason);
-/* HOLD -> DEFERRED, due at `now`; -EINVAL in another state. */
+/* Changes HOLD to DEFERRED, due at `now`; -EINVAL in another state. */
 int spool_release(struct spool *sp, struct msg_id id, struct wall now);
-/* As if submitted at `now`: created and due are now, not warned nor to be expired, and of pending
- * recipients attempts 0 and routes forgotten (what was last said of them stays); state INCOMING;
- * claims end. -EINVAL for CORRUPT. */
+/* Makes the message as if it were submitted at `now`: INCOMING, created and due now, no delay
+ * notice sent, no forced expiry. Pending recipients get attempts 0 and lose their routes, but keep
+ * the last status and diagnostic. Ends a claim. -EINVAL for CORRUPT. */
 int spool_requeue(struct spool *sp, struct msg_id id, struct wall now);
-/* Make it due at `due`. -EINVAL for CORRUPT. */
+/* Sets the due time. -EINVAL for CORRUPT. */
 int spool_set_due(struct spool *sp, struct msg_id id, struct wall due);
-/* Delete a message in any state, decodable or not. */
+/* Deletes a message in any state, decodable or not. */
 int spool_remove(struct spool *sp, struct msg_id id);
-/* To CORRUPT. For a message that can't be decoded, too: impossible values are made
- * harmless ones. */
+/* Changes any state to CORRUPT. Also works on a message that can't be decoded: impossible values
+ * are replaced by valid ones. */
 int spool_quarantine(struct spool *sp, struct msg_id id, struct slice reason);
 
 /* ---- what an engine has to tell ------------------------------------------------------------- */
 
 enum spool_event_type {
     SPOOL_EVENT_LOG,      /* text: a line for the log */
-    SPOOL_EVENT_WARNING,  /* the same, for a human to look at */
-    SPOOL_EVENT_ETRN,     /* text: the domain whose mail is to be tried now, then who asked */
-    SPOOL_EVENT_CHANGED,  /* an external change to the recipients of a claimed message: forget what
-                             is known of it, and load it again */
-    SPOOL_EVENT_COMPLETE, /* text: "SPOOLID: complete (total 3 recipients, 1 failed)", or that it is
-                             obsoleted */
-    SPOOL_EVENT_READY,  /* something that was -EAGAIN may be at hand now, or mail can be claimed */
-    SPOOL_EVENT_LOST,   /* a message that was claimed is not ours any more, nor what becomes of it;
-                          without an id: that was all, but for what a batch had claimed that has
-                          failed, and spool_lease_ended is waited for */
-    SPOOL_EVENT_HURRY,  /* a message that was to be left (CHANGED) is still being delivered, and
-                          another node waits for it: what can be broken off is to be */
-    SPOOL_EVENT_ROUTES, /* the generation of our routes is another one (spool_routes.h) */
-    SPOOL_EVENT_GAINED, /* mail that was others' has become ours: older tables may have routed it */
-    SPOOL_EVENT_ENDED,  /* text: why nothing can ever be done with it again; the program ends */
+    SPOOL_EVENT_WARNING,  /* text: a line for the log that needs a human's attention */
+    SPOOL_EVENT_ETRN,     /* text: the domain whose mail should be tried now, then the requester */
+    SPOOL_EVENT_CHANGED,  /* the recipients of a claimed message changed externally: drop it from
+                           * memory and load it again */
+    SPOOL_EVENT_COMPLETE, /* text: "SPOOLID: complete (total 3 recipients, 1 failed)", or that the
+                           * message is obsoleted */
+    SPOOL_EVENT_READY,    /* data that was -EAGAIN may be loaded now, or mail can be claimed */
+    SPOOL_EVENT_LOST,     /* a claimed message no longer belongs to this node, and its results no
+                         * longer count; without an id: all such messages have been listed, except
+                         * claims of a failed batch, and the spool waits for spool_lease_ended */
+    SPOOL_EVENT_HURRY,  /* a message that should be left (CHANGED) is still in delivery, and another
+                         * node waits for it: break off what can be broken off */
+    SPOOL_EVENT_ROUTES, /* the generation of this node's routes changed (spool_routes.h) */
+    SPOOL_EVENT_GAINED, /* this node gained mail of other nodes, perhaps routed by older tables */
+    SPOOL_EVENT_STOP,   /* text: why the program must stop in order; results can still be stored */
+    SPOOL_EVENT_ENDED,  /* text: why the spool can never be used again; the program ends */
 };
 
 struct spool_event {
     enum spool_event_type type;
-    struct msg_id id;  /* 0: of no message */
+    struct msg_id id;  /* 0 = no message */
     struct slice text; /* lasts until the next call */
 };
 
-/* The oldest event that was not given out yet; false when there is none. To be asked after every
+/* Returns the oldest event that was not returned yet; false if there is none. Call it after every
  * commit, poll and resync. */
 bool spool_next_event(struct spool *sp, struct spool_event *ret_event);
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/* Claim up to `max` messages of state `from` (INCOMING or DEFERRED) with due <= now that are not
- * claimed, the earliest due first; ids into ret_ids, their number into *ret_count. The cost does
- * not grow with what is claimed or not due. On an error none is claimed. Where commits end later,
- * what a batch that has not ended has changed is not found. For the holder, as spool_next_due is.
- */
+/* Claims up to `max` unclaimed messages of state `from` (INCOMING or DEFERRED) with due <= now, the
+ * earliest due first. Stores their ids in ret_ids and their number in *ret_count. The cost does not
+ * grow with claimed mail or mail that is not due. On an error no message is claimed. If nodes share
+ * a spool, INCOMING mail is due at once, since its time may come from another clock. If commits end
+ * later, messages changed by an unfinished batch are not found. Only for the process that has the
+ * spool open for writing, as is spool_next_due. */
 int spool_claim(struct spool *sp, enum spool_state from, struct wall now, size_t max,
                 struct msg_id *ret_ids, size_t *ret_count);
 
-/* The earliest due time of an unclaimed INCOMING or DEFERRED message; WALL_NEVER when none. */
+/* Returns the earliest due time of an unclaimed INCOMING or DEFERRED message; WALL_NEVER if there
+ * is none. */
 int spool_next_due(struct spool *sp, struct wall *ret_due);
 
-/* Claim up to `max` messages that are parked under `key`, the oldest submissions first: they are
- * not parked any more and due `now`, so that they go on at once after a crash. *ret_more: are more
- * parked? A change, part of the batch. The cost does not grow with what is parked. -EAGAIN: there
- * are, and none is at hand yet (see spool_want).
+/* Claims up to `max` messages that are parked under `key`, the oldest submissions first. They are
+ * no longer parked and become due `now`, so that they continue at once after a crash. *ret_more:
+ * are more parked? This is a change, so it is part of the batch. The cost does not grow with the
+ * number of parked messages. -EAGAIN: some are parked, but none is loaded yet (see spool_want).
  *
- * Where spool_conclude has parked mail (Postfix) a call looks through a bounded piece of it, makes
- * due what it finds and claims nothing; *ret_more then says that there is more to look through. */
+ * If spool_conclude has parked mail (Postfix), a call examines a bounded piece of that mail, makes
+ * due what it finds and claims nothing; *ret_more then means that there is more to examine. */
 int spool_claim_parked(struct spool *sp, struct slice key, struct wall now, size_t max,
                        struct msg_id *ret_ids, size_t *ret_count, bool *ret_more);
 
-/* Keys under which something is parked, claimed or not, in order, those behind `after` (empty =
- * from the first on), at most `max`. The cost grows with the number of keys alone. */
+/* Lists keys under which messages are parked, claimed or not, in order, after `after` (empty = from
+ * the first), at most `max`. The cost grows with the number of keys alone. */
 int spool_parked_keys(struct spool *sp, struct slice after, size_t max, struct slice *ret_keys,
                       size_t *ret_count);
 
 bool spool_is_claimed(const struct spool *sp, struct msg_id id);
 
-/* Where mail is in a database on another machine, only what is claimed and a little more is at
- * hand; any call by id may then return -EAGAIN, and has changed nothing. What it missed is asked
- * for at once, and SPOOL_EVENT_READY says when to try again. Content of a claimed message may have
- * to be asked for, too.
- * Is all that at hand? 0, or -EAGAIN (it is asked for), -ENOENT. Other engines always say 0. */
+/* Requests data of a message: its rows, its content, or both. If mail is in a database on another
+ * machine, only claimed mail and a little more is loaded, and any call by id may return -EAGAIN
+ * without having changed anything. The missing data is then requested at once, and
+ * SPOOL_EVENT_READY is the time to retry. The content of a claimed message may need a request, too.
+ * Returns 0 if all is loaded, -EAGAIN if it was requested, or -ENOENT. Other engines always return
+ * 0. */
 #define SPOOL_WANT_ROWS    1U
 #define SPOOL_WANT_CONTENT 2U
 int spool_want(struct spool *sp, struct msg_id id, unsigned what);
 
-/* Was a call answered -EAGAIN since this was asked last? */
+/* Has a call returned -EAGAIN since the last spool_missed? */
 bool spool_missed(struct spool *sp);
 
-/* Some of the claimed messages, at most `max` ids; the return value is their number. For those who
- * look at all of them bit by bit: *cursor is 0 at the start, and again when all have been told.
- * Claims that begin or end meanwhile may be missed. For the holder. */
+/* Returns the number of claimed messages that it stored in ret_ids, at most `max`. Repeated calls
+ * visit all claimed messages: *cursor is 0 at the start, and 0 again after the last page. Claims
+ * that begin or end meanwhile may be missed. Only for the process that has the spool open for
+ * writing. */
 size_t spool_claimed(const struct spool *sp, uint64_t *cursor, size_t max, struct msg_id *ret_ids);
 
-/* -EBADMSG: there, but can't be decoded; spool_error says what is wrong. */
+/* Reads a message. -EBADMSG: it exists but can't be decoded; spool_error has the fault. */
 int spool_read(struct spool *sp, struct msg_id id, struct spool_message *ret_message);
 
-/* Recipients with n > after in order of n, at most `max`. `only_pending` leaves out the others. */
+/* Reads recipients with n > after in order of n, at most `max`. `only_pending` omits the others. */
 int spool_read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool only_pending,
                      size_t max, struct spool_rcpt *ret_rcpts, size_t *ret_count);
 
-/* Some stores bring recipients into memory only as they are asked for (Postfix), and then
- * spool_read_rcpts tells those alone that are there. Are the next `max` pending ones of a claimed
- * message behind `after` at hand, or all that are left, if these are fewer? 0; -EAGAIN: no, they
- * are on their way; -ENOBUFS: no, as too many of the message that were dealt with are still in
- * memory. SPOOL_EVENT_READY says when to ask again. -ENOENT. Other engines always say 0. */
+/* Checks that the next `max` pending recipients after `after` of a claimed message are loaded, or
+ * all that are left. Some stores (Postfix) load recipients only on request, and spool_read_rcpts
+ * returns only loaded ones. Returns 0 if they are loaded; -EAGAIN if they were requested; -ENOBUFS
+ * if too many settled recipients of the message are still in memory; or -ENOENT. SPOOL_EVENT_READY
+ * is the time to retry. Other engines always return 0. */
 int spool_want_rcpts(struct spool *sp, struct msg_id id, uint32_t after, size_t max);
 
-/* The content: `bytes` appended to *ret_bytes when it is held inline (*ret_fd = -1), else a new
- * read-only file descriptor in *ret_fd, owned by the caller. */
+/* Reads the content. If it is stored inline, appends it to *ret_bytes and sets *ret_fd to -1; else
+ * *ret_fd is a new read-only file descriptor, owned by the caller. */
 int spool_read_content(struct spool *sp, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
                        uint64_t *ret_size);
 
-/* An id greater than that of any message before, and less than that of any to come. */
+/* Returns an id greater than that of any earlier message, and less than that of any later one. */
 struct msg_id spool_mark(struct spool *sp);
 
-/* The clock was set: what is stored of a message's times moves with it. It stays claimed or parked
- * as it is. */
+/* Sets the stored times of a message after the clock was set. A claimed or parked message stays
+ * claimed or parked. */
 int spool_set_times(struct spool *sp, struct msg_id id, struct wall due, struct wall created);
 
 struct spool_totals {
-    uint64_t incoming, deferred, hold, corrupt; /* messages */
-    uint64_t bytes;                             /* of content */
-    uint64_t files; /* control files, whose mail may be divided into several messages; else 0 */
+    uint64_t incoming, deferred, hold, corrupt; /* numbers of messages */
+    uint64_t bytes;                             /* bytes of content */
+    uint64_t files; /* number of control files, whose mail may be divided into several messages;
+                     * else 0 */
 };
-/* Kept up to date by every change: O(1). */
+/* Returns the totals, which every change updates: O(1). */
 int spool_totals(struct spool *sp, struct spool_totals *ret_totals);
 
-/* Bytes free for new mail where the spool keeps its data; UINT64_MAX when that has no meaning. What
- * is kept back for storing results on a full disk does not count. -EROFS: what keeps it is not what
- * it has to be, no mail may be taken; an event of the spool has said why. */
+/* Returns the bytes free for new mail where the spool keeps its data; UINT64_MAX if that has no
+ * meaning. The reserve for storing results on a full disk does not count. -EROFS: the database
+ * server does not meet the spool's requirements, so no mail may be accepted; an event of the spool
+ * has given the reason. */
 int spool_free_bytes(struct spool *sp, uint64_t *ret_bytes);
 
 #endif

@@ -1,10 +1,11 @@
 /*
- * What an engine is to spool.c: a struct of functions behind struct spool, which it embeds first.
+ * The interface between spool.c and an engine: a table of functions, and struct spool, which the
+ * engine embeds as its first member.
  *
- * The core (struct spool_engine) every engine has: the batch, changes by id, claims, reading by id.
- * What only some can do are optional parts, each a struct of functions described on its own page;
- * NULL where an engine lacks it. The rooms ask for a part (spool_divides, an fd that is -1), never
- * for an engine by its name.
+ * Every engine has the core (struct spool_engine): the batch, changes by id, claims, reading by id.
+ * Optional parts are structs of functions, each described in its own header; NULL if the engine
+ * lacks the part. Other rooms ask for a part (spool_divides, an fd that is -1), never for an engine
+ * by its name.
  *
  *     part                sqlite  postoffice  postfix          postgresql
  *     spool_search.h      yes     yes         with a limit     yes
@@ -14,37 +15,38 @@
  *     spool_verbose.h     -       yes         -                -
  *     spool_conclusion.h  -       -           yes              -
  *     spool_keys.h        yes     -           -                -
- *     spool_notes.h       yes     beside it   beside it        beside it
- *     spool_events.h      yes     beside it   beside it        beside it
+ *     spool_notes.h       yes     side store  side store       side store
+ *     spool_events.h      yes     side store  side store       side store
  *     spool_commits.h     -       -           -                yes
  *     spool_parts.h       -       -           -                yes
  *     spool_lease.h       -       -           -                yes
  *     spool_others.h      -       -           -                yes
  *     spool_handover.h    -       -           -                yes
  *
- *     beside it: side_store.h has it for them
+ *     side store: side_store.h implements the part for this engine
  *
  * The contract of the core:
  *
- * - spool.c has checked the arguments (lengths, limits, mode) and opened the batch when an engine's
- *   function is called, so an engine sees only what is well formed. The rules of which state
- *   follows which are in spool.c, too: an engine reads and writes rows.
- * - begin, commit and rollback come in turns; every function from `submit` to `quarantine`, and
- *   claim_parked, is called inside a batch, `tidy` and spool_poll outside one, the others in both.
+ * - Before spool.c calls an engine's function, it has checked the arguments (lengths, limits, mode)
+ *   and opened the batch. The rules about which state follows which are in spool.c, too: an engine
+ *   only reads and writes rows.
+ * - begin alternates with commit or rollback. Functions from `submit` to `quarantine`, and
+ *   claim_parked, are called inside a batch, `tidy` and spool_poll outside one, the others in both.
  * - A function that returns an error has either changed nothing, or called spool_batch_failed.
- * - Slices that are handed out last until the next call on the same spool; what is handed in is
- *   borrowed for the call. Errors are those of spool.h; spool_fail keeps their words.
+ * - Returned slices last until the next call on the same spool; arguments are borrowed for the
+ *   call. Errors are those of spool.h; spool_fail stores their texts.
  * - Claims are in memory. An engine whose store moves a message when it is claimed (Postfix: from
- *   incoming/ or deferred/ to active/) moves it back when it is opened for writing.
- * - An engine into which its owner submits nothing returns -ENOTSUP from `submit` (Postfix: only
- *   cleanup(8) makes files, reports are made by bounce(8)), and one whose agents record results
- *   themselves writes nothing in `settle` for a verdict that says so (`noted`).
+ *   incoming/ or deferred/ to active/) moves it back when the spool is opened for writing.
+ * - `submit` of an engine into which the queue process submits nothing returns -ENOTSUP (Postfix:
+ *   only cleanup(8) makes files, and bounce(8) makes reports). An engine whose agents record
+ *   results themselves writes nothing in `settle` for a verdict with `noted`.
  *
- * Commits that end later (spool_commits.h). A cluster's commit is sent, and ends when the database
- * answers. `commit` is the case in which it has ended when the call returns; an engine that has the
+ * Commits that end later (spool_commits.h): a cluster's commit is sent, and ends when the database
+ * answers. `commit` is for engines whose commits end before the call returns; an engine with the
  * part has no `commit`.
- * Messages and recipients that are read by id are those of claimed messages, which a cluster's
- * engine has in memory; what is not at hand is -EAGAIN (spool_want), and an event says when it is.
+ *
+ * Reads by id are for claimed messages, which a cluster's engine has in memory. For a message that
+ * is not loaded they return -EAGAIN (spool_want), and an event announces it later.
  */
 #ifndef SPOOL_SPOOL_ENGINE_H
 #define SPOOL_SPOOL_ENGINE_H
@@ -81,49 +83,54 @@ struct side_store;
 struct spool {
     const struct spool_engine *engine;
     enum spool_open_mode mode;
-    struct side_store *side; /* owned; NULL: the engine has a place for all, or none was named */
+    struct side_store *side; /* owned; NULL = the engine has its own place for notes and events, or
+                              * no path was set */
     bool dirty;              /* a batch is open */
-    int batch_error;         /* what failed it, or 0 */
-    bool missed;             /* something was not at hand since spool_missed */
+    int batch_error;         /* error that failed the batch, or 0 */
+    bool missed;             /* data was not loaded in a call since spool_missed */
     const char *(*ring_of)(void *ring_arg, struct slice transport, struct slice nexthop);
     void *ring_arg; /* of spool_options */
     unsigned commits_under_way;
-    int commit_error; /* of the youngest of these, when it could not begin; or, where all end at
-                         once, what it ended with */
+    int commit_error; /* error of the youngest of these if it could not begin; result of the last
+                       * commit, where commits end at once */
     char error[SPOOL_ERROR_MAX];
 };
 
-/* A message to be stored; everything checked, free texts cut. */
+/* A message to store; everything is checked and free texts are cut. */
 struct spool_new {
-    const struct spool_message *m; /* with state and reason */
+    const struct spool_message *m; /* with state and reason set */
     const struct spool_rcpt *rcpts;
     uint32_t rcpt_count;
     struct slice prefix;
     const struct spool_content *content;
-    uint64_t size; /* of prefix and content */
+    uint64_t size; /* bytes of prefix and content */
     bool claim;
 };
 
-/* A change of a message's own fields. `to` differs from the row only in these: state, due, created,
- * warnings, force_expire, reason, parked. */
+/* A change of a message's own fields. `to` differs from the row in these at most: state, due,
+ * created, warnings, force_expire, reason, parked. */
 struct spool_change {
-    const struct spool_message *from; /* as read */
+    const struct spool_message *from; /* the row as read */
     const struct spool_message *to;
     bool end_claim;
-    bool forget_tries; /* of the pending recipients: attempts 0, not routed */
+    bool forget_tries; /* set attempts to 0 and remove the routes of pending recipients */
 };
 
 struct spool_engine {
     void (*close)(struct spool *sp);
 
+    void (*set_secret)(struct spool *sp, struct slice secret); /* NULL = no server */
+
     /* the batch */
     int (*begin)(struct spool *sp);
-    int (*commit)(struct spool *sp); /* on an error everything is undone already; NULL: `commits` */
+    int (*commit)(struct spool *sp); /* undoes everything before it returns an error; NULL =
+                                      * `commits` is set */
     void (*rollback)(struct spool *sp);
     void (*tidy)(struct spool *sp);
 
     /* changes */
-    struct msg_id (*next_id)(struct spool *sp); /* each id is given once, even if the batch fails */
+    struct msg_id (*next_id)(struct spool *sp); /* never returns an id twice, even if the batch
+                                                 * fails */
     int (*submit)(struct spool *sp, struct msg_id id, const struct spool_new *n);
     int (*settle)(struct spool *sp, struct msg_id id, uint32_t n, const struct spool_verdict *v);
     int (*set_route)(struct spool *sp, struct msg_id id, uint32_t n, struct slice transport,
@@ -152,15 +159,14 @@ struct spool_engine {
     int (*read_rcpts)(struct spool *sp, struct msg_id id, uint32_t after, bool only_pending,
                       size_t max, struct spool_rcpt *ret_rcpts, size_t *ret_count);
     int (*want_rcpts)(struct spool *sp, struct msg_id id, uint32_t after,
-                      size_t max); /* NULL: all are at hand */
+                      size_t max); /* NULL = all are loaded */
     int (*read_content)(struct spool *sp, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
                         uint64_t *ret_size);
     int (*totals)(struct spool *sp, struct spool_totals *ret_totals);
     int (*free_bytes)(struct spool *sp, uint64_t *ret_bytes);
-    bool (*next_event)(struct spool *sp,
-                       struct spool_event *ret_event); /* NULL: it tells nothing */
+    bool (*next_event)(struct spool *sp, struct spool_event *ret_event); /* NULL = no events */
 
-    /* parts; NULL: it lacks them */
+    /* parts; NULL = the engine lacks the part */
     const struct spool_search_part *search;
     const struct spool_division_part *division;
     const struct spool_external_part *external;
@@ -179,27 +185,28 @@ struct spool_engine {
     const struct spool_routes_part *routes;
 };
 
-/* Keep the words for spool_error; returns `err`. */
+/* Stores the text for spool_error; returns `err`. */
 int spool_fail(struct spool *sp, int err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The open batch can't be completed; returns `err`. */
+/* Marks the open batch as failed; returns `err`. */
 int spool_batch_failed(struct spool *sp, int err);
 
-/* How urls name an engine. */
+/* The URLs of an engine. */
 struct spool_scheme {
     const char *prefix; /* "sqlite:" */
-    const char *form;   /* of the whole url, for error messages: "sqlite:PATH" */
-    bool reads;         /* can be opened with SPOOL_OPEN_READ, too */
-    /* As spool_open; `where` is what follows the prefix, never empty. `options` are borrowed for
-     * the call, but for `io`. */
+    const char *form;   /* form of the whole URL, for error messages: "sqlite:PATH" */
+    bool reads;         /* SPOOL_OPEN_READ is possible, too */
+    /* As spool_open; `where` is the text after the prefix, never empty. `options` are borrowed for
+     * the call, except `io`, which is borrowed until the spool is closed. */
     int (*open)(const char *where, enum spool_open_mode mode, const struct spool_options *options,
                 struct buf *ret_error, struct spool **ret_spool);
 };
 
-/* From now on spool_open opens such urls. At the start of a program, once per engine (registered
- * again it changes nothing); `scheme` lasts as long as the program. Of two with one prefix the
- * later one holds. The sqlite engine is there without. */
+/* Registers an engine, so that spool_open opens its URLs. Call it at the start of a program, once
+ * per engine; a second registration of the same engine changes nothing. `scheme` must last as long
+ * as the program. If two have the same prefix, the later one is used. The sqlite engine is always
+ * registered. */
 #define SPOOL_SCHEMES_MAX 8
 void spool_register(const struct spool_scheme *scheme);
 
@@ -207,10 +214,10 @@ int sqlite_spool_open(const char *where, enum spool_open_mode mode,
                       const struct spool_options *options, struct buf *ret_error,
                       struct spool **ret_spool);
 
-/* The total of each state; NULL for what is no state. */
+/* Returns the total of this state; NULL if `state` is not a state. */
 uint64_t *spool_total_of(struct spool_totals *totals, enum spool_state state);
 
-/* What stands behind the last '@' (nothing when there is none), as given. */
+/* Returns the text after the last '@', unchanged; empty if there is none. */
 struct slice spool_domain(struct slice address);
 
 #endif

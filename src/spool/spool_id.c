@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* In the order of ASCII, so that texts sort as numbers do. The last one comes first in a text only
- * to say that the long form follows; it sorts behind all of the short form. */
+/* Digits in the order of ASCII, so that texts sort as numbers do. A text begins with the last one
+ * only in the long form, which therefore sorts after all texts of the short form. */
 static const char alphabet[] = "0123456789BCDFGHJKLMNPQRSTVWXYZz";
 
 #define DIGIT_BITS   5
@@ -52,8 +52,8 @@ bool spool_id_parse(struct slice text, struct msg_id *ret_id)
         }
         n = n << DIGIT_BITS | (uint64_t)(at - alphabet);
     }
-    /* Printing it again refuses all that has a second spelling: a long form of a small number, a
-     * short one of a large number, and digits that the shift pushed out. */
+    /* Printing the number again detects texts that are a second spelling: a long form of a small
+     * number, a short form of a large number, and digits that the shift has pushed out. */
     spool_id_print((struct msg_id){n}, again);
     if (!slice_equal(text, slice_string(again))) {
         return false;

@@ -10,7 +10,7 @@
 
 #include "mem.h"
 
-#define COPY_CHUNK ((size_t)1 << 18) /* bytes per read and write where the kernel can't copy */
+#define COPY_CHUNK ((size_t)1 << 18) /* bytes per read and write */
 
 static int real_open(const char *path, int flags, mode_t mode)
 {
@@ -178,8 +178,7 @@ int spool_io_read_all(const struct spool_io *io, int fd, void *bytes, size_t len
     return 0;
 }
 
-/* The bytes of `from` in pieces, which are added to `sum` and, unless `to` is -1, appended to it.
- */
+/* Reads `from` in pieces, adds them to `sum` and, unless `to` is -1, appends them to `to`. */
 static int pass_on(const struct spool_io *io, int from, int to, uint64_t len, struct checksum *sum)
 {
     char *chunk = mem_new(COPY_CHUNK);
@@ -208,7 +207,7 @@ int spool_io_sync_dir(const struct spool_io *io, const char *path)
     int err = fd < 0 ? fd : io->fsync(fd);
 
     if (fd >= 0) {
-        (void)io->close(fd); /* only read */
+        (void)io->close(fd); /* opened for reading */
     }
     return err;
 }
@@ -221,7 +220,8 @@ int spool_io_make_dir(const struct spool_io *io, const char *path)
     if (err != 0 && err != -EEXIST) {
         return err;
     }
-    /* Also when it was there: the process that made it may have died before this sync. */
+    /* An existing directory is synced, too: the process that made it may have died before its
+     * sync. */
     copy = mem_string(path);
     err = spool_io_sync_dir(io, dirname(copy));
     mem_free(copy);

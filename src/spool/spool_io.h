@@ -1,9 +1,9 @@
 /*
- * The system calls that the spool makes for itself: its lock, and content beside the database.
+ * The system calls that the spool makes for itself: its lock, and content outside the database.
  *
- * A table, so that tests can fail call 1, 2, 3 ... and cut the power between them. Each function is
- * the system call of its name, but returns -errno instead of -1 and errno. (The database has such a
- * table of its own, SQLite's VFS; tests replace the default one.)
+ * They are a table, so that tests can fail call 1, 2, 3 ... and cut the power between them. Each
+ * function is the system call of its name, but returns -errno instead of -1 and errno. (SQLite
+ * makes its system calls through its VFS, which tests replace, too.)
  */
 #ifndef SPOOL_SPOOL_IO_H
 #define SPOOL_SPOOL_IO_H
@@ -22,10 +22,11 @@ struct spool_io {
     ssize_t (*pread)(int fd, void *bytes, size_t len, uint64_t at);
     int (*fsync)(int fd);
     int (*fdatasync)(int fd);
-    int (*fstat_size)(int fd, uint64_t *ret_size); /* fstat, of which only st_size is wanted */
+    int (*fstat_size)(int fd, uint64_t *ret_size); /* fstat, reduced to st_size */
     int (*unlink)(const char *path);
     int (*mkdir)(const char *path, mode_t mode);
-    /* Of engines that work from directories; these are all their calls that change a disk. */
+    /* The rest is mainly for engines that work from directories: all their calls that change a
+     * disk. */
     int (*openat)(int dir, const char *path, int flags, mode_t mode);
     ssize_t (*pwrite)(int fd, const void *bytes, size_t len, uint64_t at);
     int (*renameat)(int from_dir, const char *from, int to_dir, const char *to);
@@ -39,23 +40,23 @@ struct spool_io {
 
 extern const struct spool_io spool_io_real;
 
-/* `len` bytes, all of them or an error. */
+/* Writes `len` bytes: all of them, or returns an error. */
 int spool_io_write_all(const struct spool_io *io, int fd, const void *bytes, size_t len);
 
-/* `len` bytes from offset `at`; -ENODATA when the file ends before. */
+/* Reads `len` bytes from offset `at`; -ENODATA if the file ends before. */
 int spool_io_read_all(const struct spool_io *io, int fd, void *bytes, size_t len, uint64_t at);
 
-/* Append `len` bytes of `from`, starting at its offset 0, to `to`, and add them to `sum`; -ENODATA
- * when `from` ends before. */
+/* Appends `len` bytes of `from`, starting at its offset 0, to `to`, and adds them to `sum`;
+ * -ENODATA if `from` ends before. */
 int spool_io_copy(const struct spool_io *io, int from, int to, uint64_t len, struct checksum *sum);
 
-/* Add the first `len` bytes of `fd` to `sum`; -ENODATA when it ends before. */
+/* Adds the first `len` bytes of `fd` to `sum`; -ENODATA if the file ends before. */
 int spool_io_sum(const struct spool_io *io, int fd, uint64_t len, struct checksum *sum);
 
-/* Make the names in the directory `path` durable. */
+/* Makes the names in the directory `path` durable. */
 int spool_io_sync_dir(const struct spool_io *io, const char *path);
 
-/* The directory `path` is there (mode 0700 when it had to be made), durably. */
+/* Creates the directory `path` (mode 0700) if it is missing, and makes it durable. */
 int spool_io_make_dir(const struct spool_io *io, const char *path);
 
 #endif

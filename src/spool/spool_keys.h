@@ -1,12 +1,13 @@
 /*
- * Part of a spool: keys by which a client that does not know whether a message was stored asks for
- * it again, and gets the message that there is (or was).
+ * Part of a spool: keys of client requests. A client that does not know whether its message was
+ * stored repeats the request with the same key, and gets the message that exists (or existed).
  *
- * A key is stored in the batch of its message, so both are there after a crash, or neither. It is
- * kept until its time is over, however soon the message is delivered. With it stands a sum of what
- * the client asked for: the same key for something else is a mistake of the client's.
+ * A key is stored in the batch of its message, so after a crash both exist, or neither. It is kept
+ * until it expires, however soon the message is delivered. A sum of the request is stored with it:
+ * the same key with another request is an error of the client.
  *
- * An engine offers it that has a place for more than messages. Without it every call is -ENOTSUP.
+ * Engines that can store more than messages offer this part. Without it every call returns
+ * -ENOTSUP.
  */
 #ifndef SPOOL_SPOOL_KEYS_H
 #define SPOOL_SPOOL_KEYS_H
@@ -15,7 +16,7 @@
 
 #define SPOOL_KEY_MAX 272 /* bytes */
 #define SPOOL_KEY_SUM 16
-/* Keys whose time is over that are forgotten in one call, so that none takes long. */
+/* Limit of expired keys that one call removes, so that no call takes long. */
 #define SPOOL_KEYS_FORGOTTEN 4
 
 struct spool_key {
@@ -25,15 +26,15 @@ struct spool_key {
     struct wall until;
 };
 
-/* Look for k->key: 0, and the rest of *k is filled in; -ENOENT: it is not there, and there is room
- * for it; -ENOSPC: neither, `max` are there. Opens the batch, and sees what stands in it. */
+/* Finds k->key. Returns 0 and sets the rest of *k; -ENOENT if the key does not exist and there is
+ * room for it; -ENOSPC if it does not exist and `max` other keys do. Opens the batch, and sees the
+ * keys in it. */
 int spool_key_find(struct spool *sp, struct spool_key *k, struct wall now, uint64_t max);
 
-/* Add one that is not there to the batch, in which its message was submitted. When that fails, so
- * has the batch. */
+/* Adds a new key to the batch in which its message was submitted. An error fails the batch. */
 int spool_key_add(struct spool *sp, const struct spool_key *k);
 
-/* The part, as spool_engine.h wants it. */
+/* Functions of an engine with this part. */
 struct spool_keys_part {
     int (*find)(struct spool *sp, struct spool_key *k, struct wall now, uint64_t max);
     int (*add)(struct spool *sp, const struct spool_key *k);

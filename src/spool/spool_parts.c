@@ -6,11 +6,11 @@
 #include "mem.h"
 #include "spool_engine.h"
 
-/* Recipients in order of partitions, those of one in their order: two passes, and six bytes for
- * each. */
+/* Recipients sorted by partition, within one in their order: sorted in two passes, with 5 bytes for
+ * each recipient. */
 struct division {
-    uint8_t *partitions; /* owned: of the i-th */
-    uint32_t *order;     /* owned */
+    uint8_t *partitions; /* owned; partition of the i-th recipient */
+    uint32_t *order;     /* owned; the recipients' numbers in sorted order */
     uint32_t counts[SPOOL_PARTITIONS_MAX];
     struct spool_share shares[SPOOL_PARTITIONS_MAX];
     size_t share_count;
@@ -37,7 +37,8 @@ static void division_put(struct division *v, uint32_t i, unsigned partition)
     v->counts[partition]++;
 }
 
-/* All `rcpts` are put. The i-th has the number numbers[i]; NULL: i. */
+/* Sorts after division_put was called for all `rcpts`. The i-th has the number numbers[i]; numbers
+ * NULL = i. */
 static void division_end(struct division *v, uint32_t rcpts, const uint32_t *numbers)
 {
     uint32_t at[SPOOL_PARTITIONS_MAX], next = 0;
@@ -97,7 +98,7 @@ int parts_submit(struct spool *sp, struct msg_id id, const struct spool_new *n)
 
 #define MOVE_PAGE 256
 
-/* Where the `max` pending recipients of the message belong, and their numbers. */
+/* Finds the partitions and numbers of the message's first `max` pending recipients. */
 static int find_places(struct spool *sp, struct msg_id id, unsigned here, uint32_t max,
                        struct division *v, uint32_t *numbers, uint32_t *ret_count)
 {
@@ -120,8 +121,9 @@ static int find_places(struct spool *sp, struct msg_id id, unsigned here, uint32
     return 0;
 }
 
-/* Which goes on under the message's id: what stays, or all if they go together. A part always has
- * one, as what its message counts it by. */
+/* Assigns ids to the shares. The share that keeps the message's id has the recipients that stay, or
+ * all if they go together. A part always has such a share, because its message counts it by its
+ * id. */
 static void name_shares(struct spool *sp, struct msg_id id, unsigned here, bool is_part,
                         struct division *v)
 {

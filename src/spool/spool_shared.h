@@ -1,65 +1,68 @@
 /*
- * Part of a spool: texts that all nodes of a cluster have in common, what operators have decided
- * (queue/interventions.h).
+ * Part of a spool: texts that all nodes of a cluster share, the overrides of operators
+ * (`queue/interventions.h`).
  *
  *     spool_shared_put --commit--> the store numbers it --> it is in the copies of all nodes
- *     spool_shared_remove --commit--> it is in no copy any more
+ *     spool_shared_remove --commit--> it is in no copy any longer
  *
- * Each node has a copy in memory, which follows the store within about a second. Until the copy
- * that a node begins with is there, and while it is known to be older than that, nothing is
- * delivered (spool_lease_left_us is 0). Texts never change. A change joins the open batch; when its
- * commit has ended the own copy is some moments behind, which spool_shared_look tells.
+ * Each node has a copy in memory, which follows the store within about a second. Until the node has
+ * its first copy, and while the copy is known to be older than about a second, nothing is delivered
+ * (spool_lease_left_us is 0). Texts never change. A change joins the open batch. After the commit
+ * the node's own copy lags for some moments; spool_shared_look shows when it has caught up.
  *
- * A spool may get the part while it is open: a cluster whose tables are raised.
+ * A spool may get this part while it is open, when the tables of a cluster are upgraded.
  */
 #ifndef SPOOL_SPOOL_SHARED_H
 #define SPOOL_SPOOL_SHARED_H
 
 #include "spool.h"
 
-/* All nodes together have at most so many. */
+/* Limit for all nodes together. */
 #define SPOOL_SHARED_MAX 10000u
-/* Bytes. */
+/* Limit in bytes. */
 #define SPOOL_SHARED_TEXT_MAX 8192
 
 struct spool_shared {
-    uint64_t number;   /* the store's: from 1, higher for later ones, never used twice */
-    uint32_t token;    /* of spool_shared_put in this process; 0: another has put it */
-    struct slice text; /* may be anything; empty: it was too long. Until the next spool_commits_turn
-                        */
+    uint64_t number;   /* number assigned by the store: from 1, higher for later texts, never
+                        * reused */
+    uint32_t token;    /* token of spool_shared_put in this process; 0 = put by another process */
+    struct slice text; /* may be any bytes; empty if it was too long. Lasts until the next
+                        * spool_commits_turn */
 };
 
 bool spool_has_shared(const struct spool *sp);
 
-/* `reroutes`: it changes where mail goes (spool_shared_reroutes). `token` is not 0 and used once in
- * this process. One for which there is no place is not stored, though the commit ends well. */
+/* Stores a text. `reroutes`: it changes where mail goes (spool_shared_reroutes). `token` is not 0
+ * and used once in this process. A text for which there is no place is not stored, though the
+ * commit succeeds. */
 int spool_shared_put(struct spool *sp, uint32_t token, bool reroutes, struct slice text);
-/* No error when it is not there any more. */
+/* Removes a text. A missing text is no error. */
 int spool_shared_remove(struct spool *sp, uint64_t number, bool reroutes);
 
-/* What is committed now is in the copy when spool_shared_looks has come to the number that is
- * returned; it does so soon. */
+/* Returns a number N: once spool_shared_looks has reached N, the copy includes everything that is
+ * committed now. That happens soon. */
 uint64_t spool_shared_look(struct spool *sp);
-/* How often the copy was compared with the store; it changes only then. */
+/* Returns how often the copy was compared with the store; the copy changes only then. */
 uint64_t spool_shared_looks(const struct spool *sp);
-/* How often all nodes together have changed something, as of the copy. */
+/* Returns how many changes all nodes together have made, as of the copy. */
 uint64_t spool_shared_changes(const struct spool *sp);
-/* This node's queue goes by the copy of so many changes; it tells the others. */
+/* Publishes to the other nodes that this node's queue has applied the copy of this many changes. */
 void spool_shared_go_by(struct spool *sp, uint64_t changes);
-/* From now on the other nodes are looked at; the number is for spool_shared_behind. */
+/* Begins to check the other nodes; the number is for spool_shared_behind. */
 uint64_t spool_shared_watch(struct spool *sp);
-/* The other nodes that may deliver, or begin to, and go by fewer changes: a bit for each. False: it
- * is not known yet, as they have not been looked at since spool_shared_watch. Asked again, it looks
- * again. A node that comes up later, or whose lease was over, reads all before it delivers. */
+/* Finds the other nodes that may deliver, or are about to, and have applied fewer changes: a bit
+ * for each. Returns false if that is not known yet, because they were not checked since
+ * spool_shared_watch; each call requests another check. A node that comes up later, or whose lease
+ * was over, reads all texts before it delivers. */
 bool spool_shared_behind(struct spool *sp, uint64_t watch, uint64_t changes, uint64_t *ret_nodes);
-/* The last change of one that reroutes, as of the copy: grows with each. */
+/* Returns the number of the last change that reroutes, as of the copy: it grows with each. */
 uint64_t spool_shared_reroutes(const struct spool *sp);
-/* The first of the copy with a higher number. False: none. */
+/* Returns the first text of the copy with a number above `after`; false if there is none. */
 bool spool_shared_next(const struct spool *sp, uint64_t after, struct spool_shared *ret);
-/* Are there more than the copy takes? */
+/* Does the store have more texts than the copy can hold? */
 bool spool_shared_is_cut(const struct spool *sp);
 
-/* The part, as spool_engine.h wants it: arguments and batch are checked. */
+/* Functions of an engine with this part; arguments and batch are checked before the call. */
 struct spool_shared_part {
     bool (*is_there)(const struct spool *sp);
     int (*put)(struct spool *sp, uint32_t token, bool reroutes, struct slice text);

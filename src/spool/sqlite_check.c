@@ -1,10 +1,9 @@
 /*
- * Looking for damage in a sqlite spool.
+ * Searches an sqlite spool for damage.
  *
- * Each question is one statement, which sees one moment of the spool; nothing keeps a read
- * transaction open for long, so a holder's log can be started over meanwhile. What a message's rows
- * say is asked twice when it looks wrong, since its holder may have changed it between two
- * statements.
+ * Each check is one statement, which sees the spool at one moment. No read transaction stays open
+ * for long, so the log of a running daemon can be started over meanwhile. A message that looks
+ * damaged is checked twice, since the daemon may have changed it between two statements.
  */
 #include "spool_check.h"
 
@@ -18,9 +17,10 @@
 
 #include "check.h"
 #include "mem.h"
+#include "spool_notes.h"
 #include "sqlite_engine.h"
 
-#define INTEGRITY_LINES 100 /* of SQLite's own findings */
+#define INTEGRITY_LINES 100 /* limit of findings of SQLite's own check */
 #define IDS_PER_PAGE    500
 #define RCPTS_PER_PAGE  100
 #define CONTENT_MAX     (SPOOL_INLINE_MAX + ((size_t)1 << 17))
@@ -40,13 +40,13 @@ static void found(struct checker *c, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    (void)vsnprintf(line, sizeof line, format, args); /* cut is fine */
+    (void)vsnprintf(line, sizeof line, format, args); /* may be cut */
     va_end(args);
     c->findings++;
     c->told(c->context, line);
 }
 
-/* Each row of a question is a finding, in the words of its first column. */
+/* Runs a check: each row of its statement is a finding, with the text of the first column. */
 static void ask(struct checker *c, const char *what, const char *sql)
 {
     sqlite3_stmt *st = NULL;
@@ -63,7 +63,7 @@ static void ask(struct checker *c, const char *what, const char *sql)
     if (rc != SQLITE_DONE) {
         found(c, "%s: can't be read: %s", what, sqlite3_errmsg(c->s->db));
     }
-    (void)sqlite3_finalize(st); /* says again what step said */
+    (void)sqlite3_finalize(st); /* returns the error of the last step again */
 }
 
 /* ---- messages ------------------------------------------------------------------------------- */
@@ -92,7 +92,7 @@ int sqlite_look_at(struct sqlite_spool *s, struct msg_id id)
     int fd = -1, err = spool_read(&s->base, id, &m);
 
     if (err != 0 || m.state == SPOOL_CORRUPT) {
-        return err; /* that one is damaged, and known to be */
+        return err; /* a quarantined message is known to be damaged */
     }
     err = read_rcpts(s, id);
     if (err == 0) {
@@ -100,7 +100,7 @@ int sqlite_look_at(struct sqlite_spool *s, struct msg_id id)
         err = spool_read_content(&s->base, id, &bytes, &fd, &size);
         buf_fini(&bytes);
         if (fd >= 0) {
-            (void)s->io->close(fd); /* only read */
+            (void)s->io->close(fd); /* opened for reading */
         }
     }
     return err;
@@ -115,15 +115,15 @@ static void check_message(struct checker *c, struct msg_id id)
         err = sqlite_look_at(c->s, id);
     }
     if (err == -EBADMSG) {
-        found(c, "%s", spool_error(&c->s->base)); /* names it */
+        found(c, "%s", spool_error(&c->s->base)); /* it begins with the message's id */
     } else if (err != 0 && err != -ENOENT) {
         spool_id_print(id, text);
         found(c, "%s: can't be read: %s", text, spool_error(&c->s->base));
     }
 }
 
-/* All messages by their ids. A page that can't be read ends the walk; SQLite's own check has named
- * it by then. */
+/* Checks all messages in order of id. A page that can't be read ends the walk; SQLite's own check
+ * has already reported it. */
 static void check_messages(struct checker *c)
 {
     static const char sql[] =
@@ -146,7 +146,7 @@ static void check_messages(struct checker *c)
         if (rc != SQLITE_DONE) {
             found(c, "messages: can't be read: %s", sqlite3_errmsg(c->s->db));
         }
-        (void)sqlite3_finalize(st); /* says again what step said */
+        (void)sqlite3_finalize(st); /* returns the error of the last step again */
         for (size_t i = 0; i < count; i++) {
             after = ids[i];
             if (after <= 0) {
@@ -169,8 +169,8 @@ static bool row_exists(struct checker *c, const char *sql, struct msg_id id)
     if (rc == SQLITE_OK) {
         rc = sqlite3_step(st);
     }
-    (void)sqlite3_finalize(st); /* says again what step said */
-    return rc != SQLITE_DONE;   /* an error has been told of already */
+    (void)sqlite3_finalize(st); /* returns the error of the last step again */
+    return rc != SQLITE_DONE;   /* an error was already reported */
 }
 
 static void check_files(struct checker *c)
@@ -191,8 +191,8 @@ static void check_files(struct checker *c)
             row_exists(c, "SELECT 1 FROM removed WHERE message = ?1", id)) {
             continue;
         }
-        /* Above the last id it may be a message that its client has not finished. */
-        (void)snprintf(path, sizeof path, "%s/%s", c->s->content.dir, entry->d_name); /* fits */
+        /* A file above the last id may be of a message whose submission is not complete. */
+        (void)snprintf(path, sizeof path, "%s/%s", c->s->content.dir, entry->d_name); /* it fits */
         if (row_exists(c, "SELECT 1 FROM spool WHERE last_id >= ?1", id) &&
             access(path, F_OK) == 0) {
             found(c, "%s: a content that no message names: %s", entry->d_name, path);
@@ -203,7 +203,7 @@ static void check_files(struct checker *c)
     }
 }
 
-/* How many commits the holder has told of, if there is one. */
+/* Reads the number of commits from the lock file; 0 if it is unknown. */
 static uint64_t commits_told(struct checker *c)
 {
     char path[4352], text[64] = "";
@@ -212,18 +212,19 @@ static uint64_t commits_told(struct checker *c)
     ssize_t n = 0;
     int fd;
 
-    (void)snprintf(path, sizeof path, "%s.lock", c->s->path); /* cut: it is not found */
+    (void)snprintf(path, sizeof path, "%s.lock", c->s->path); /* a path that is cut is not found */
     fd = c->s->io->open(path, O_RDONLY, 0);
     if (fd >= 0) {
         n = c->s->io->pread(fd, text, sizeof text, 0);
-        (void)c->s->io->close(fd); /* only read */
+        (void)c->s->io->close(fd); /* opened for reading */
     }
     rest = slice_of(text, n > 0 ? (size_t)n : 0);
     (void)slice_cut(&rest, '\n');
     return slice_number(slice_trim(slice_cut(&rest, '\n')), INT64_MAX, &commits) ? commits : 0;
 }
 
-/* Mail in passage has no rows. While a holder is at work its files change under who reads them. */
+/* Checks mail in passage, which has no rows. If the daemon commits meanwhile, its files change, and
+ * the result is ignored. */
 static void check_passage(struct checker *c)
 {
     uint64_t before = commits_told(c);
@@ -240,6 +241,28 @@ static void check_passage(struct checker *c)
     } else if (passing.damaged > 0) {
         found(c, "mail in passage: %llu records are damaged", (unsigned long long)passing.damaged);
     }
+}
+
+static void check_notes(struct checker *c)
+{
+    sqlite3_stmt *st = NULL;
+    struct slice name, text;
+    int rc = sqlite3_prepare_v2(c->s->db, sqlite_statement_sql[ST_NOTES], -1, &st, NULL);
+
+    while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+        if (!sqlite_note_row(st, &name, &text)) {
+            found(c, "note %.*s: it is damaged; a daemon that starts with it holds all mail",
+                  SLICE_ARGS(name));
+        } else if (slice_equal(name, SLICE(SPOOL_NOTE_LOST))) {
+            found(c, "notes were lost: %.*s; a daemon that starts so holds all mail",
+                  SLICE_ARGS(text));
+        }
+        rc = SQLITE_OK;
+    }
+    if (rc != SQLITE_DONE) {
+        found(c, "notes: can't be read: %s", sqlite3_errmsg(c->s->db));
+    }
+    (void)sqlite3_finalize(st); /* returns the error of the last step again */
 }
 
 static const struct {
@@ -289,6 +312,7 @@ int spool_check(const char *url, spool_told *told, void *context, struct buf *re
         ask(&c, questions[i].what, questions[i].sql);
     }
     check_messages(&c);
+    check_notes(&c);
     check_passage(&c);
     check_files(&c);
     spool_close(sp);

@@ -1,12 +1,12 @@
 /*
- * The sqlite engine's inside, shared by its parts: sqlite_spool.c (opening, changes, claims),
- * sqlite_read.c (rows, searches, sums), sqlite_tally.c, sqlite_segments.c (large content) and
- * sqlite_passage.c (mail that has no rows).
+ * Internal interface of the sqlite engine, shared by its files: sqlite_spool.c (opening, changes,
+ * claims), sqlite_read.c (rows, searches, sums), sqlite_tally.c, sqlite_segments.c (large content),
+ * sqlite_passage.c (mail without rows) and others.
  *
- * Conventions: a statement is prepared when it is first wanted and kept. `ask` gives it out reset,
- * the caller binds and steps it, and `done` resets it, on errors too, so that none holds a read
- * transaction open. Texts are bound by reference; nothing steps a statement after its caller has
- * returned.
+ * Conventions: a statement is prepared at its first use and kept. sqlite_ask returns it reset, the
+ * caller binds and steps it, and sqlite_done resets it, after errors, too, so that no statement
+ * keeps a read transaction open. Texts are bound by reference; no statement is stepped after the
+ * function that bound it has returned.
  */
 #ifndef SPOOL_SQLITE_ENGINE_H
 #define SPOOL_SQLITE_ENGINE_H
@@ -25,11 +25,11 @@
 #include "tally.h"
 #include "text_pool.h"
 
-/* An unlisted message is listed, at the latest, when so many have been submitted after it. It
- * bounds the ids among which unlisted ones have to be looked for, by searches and at the start. */
+/* Limit of newer messages before an unlisted message is listed. It bounds the ids that searches and
+ * the start must search for unlisted messages. */
 #define SQLITE_UNLISTED_SPAN UINT64_C(65536)
 
-/* Far beyond any clock, and far below where ids end. */
+/* An upper bound of ids: far beyond any clock, and far below the limit of the type. */
 #define SQLITE_LAST_ID_MAX (INT64_C(1) << 60)
 
 enum statement {
@@ -98,7 +98,8 @@ enum statement {
     ST_KEYS_COUNT_ADD,
     ST_NOTE_PUT,
     ST_NOTE_REMOVE,
-    ST_NOTE_NEXT,
+    ST_NOTE_REMOVE_DAMAGED,
+    ST_NOTES,
     ST_WALK_RCPTS,
     ST_WALK_MESSAGES,
     ST_EVENTS_RANGE,
@@ -111,36 +112,37 @@ enum statement {
 
 extern const char *const sqlite_statement_sql[ST_COUNT];
 
-/* Changes of a message's two recipient counters that are not written yet: settling many recipients
+/* Changes of a message's two recipient counters that are not written yet. Settling many recipients
  * of one message then costs one write of its row. */
 struct sqlite_counts {
     uint64_t id; /* 0 = none */
     int64_t pending, to_report;
 };
 
-/* A key that is in passage. */
+/* A key in passage. */
 struct sqlite_passing_key {
     UT_hash_handle hh;
     uint32_t file;
-    struct spool_key k; /* k.key is `text` */
+    struct spool_key k; /* k.key points to `text` */
     char text[];
 };
 
-/* Keys of messages. */
+/* Keys of client requests. */
 struct sqlite_keys {
-    bool known;                         /* these three are */
-    uint64_t count;                     /* with those of the open batch */
-    int64_t change;                     /* of the number of rows, that is not written yet */
-    struct wall first;                  /* none is to be forgotten before */
-    struct wall now;                    /* as of the last look for one */
-    struct sqlite_passing_key *passing; /* a hash, owned: those that are in passage */
-    struct sqlite_passing_key **listed; /* owned: the same, in their order */
+    bool known;                         /* true once count and first are read */
+    uint64_t count;                     /* number of keys, including those of the open batch */
+    int64_t change;                     /* change of the number of rows that is not written yet */
+    struct wall first;                  /* time before which no key expires */
+    struct wall now;                    /* time of the last search for a key */
+    struct sqlite_passing_key *passing; /* owned; a hash of the keys in passage */
+    struct sqlite_passing_key **listed; /* owned; the same keys in the order in which they were
+                                         * added */
     size_t listed_count, listed_size;
-    size_t fresh;   /* the last of them: of the open batch */
-    bool have_rows; /* all of them, in the open batch */
+    size_t fresh;   /* number of keys at the end of `listed` that are of the open batch */
+    bool have_rows; /* the open batch makes rows for all keys in passage */
 };
 
-/* Which file a name leads to; inode 0: not known. */
+/* Identity of a file; inode 0 = unknown. */
 struct sqlite_place {
     uint64_t device, inode;
 };
@@ -158,40 +160,44 @@ struct sqlite_spool {
     struct content_files content;
     struct segments segments;
     struct passage passage;
-    struct text_pool pool; /* what was last read */
-    struct buf bytes;      /* inline content being put together */
-    int log_pages;         /* in the write-ahead log, as of the last commit */
-    int log_kept;          /* of these, those that the last checkpoint had to leave there */
+    struct text_pool pool; /* texts of the last read */
+    struct buf bytes;      /* buffer for inline content */
+    int log_pages;         /* pages in the write-ahead log after the last commit */
+    int log_kept;          /* pages that the last checkpoint could not move */
 
-    /* of the holder only */
+    /* members below are for a spool that is open for writing */
     struct reserve reserve;
-    bool space_ran_out; /* in the open batch */
+    bool space_ran_out; /* a write of the open batch found no space */
     struct claims claims;
     struct sqlite_counts counts;
     struct sqlite_keys keys;
-    struct tally tally;                          /* of the open batch */
+    struct tally tally;                          /* changes of the open batch */
     bool tally_is_broken;                        /* pages of the counters are damaged */
-    bool due_is_broken;                          /* so are those of the index by due time */
-    uint64_t can_not_list;                       /* an unlisted message on a damaged page, or 0 */
+    bool due_is_broken;                          /* pages of the index by due time are damaged */
+    uint64_t can_not_list;                       /* id of an unlisted message on a damaged page, or
+                                                  * 0 */
+    bool can_not_move;                           /* a damaged page prevents that mail in passage
+                                                  * gets rows */
     struct spool_totals totals, totals_before;   /* now; when the batch was opened */
-    struct spool_totals passing, passing_before; /* of these, what has no rows */
-    bool batch_open;                             /* as the engine sees it */
-    bool in_transaction;   /* the open batch has one: it has changed the database */
-    bool row_in_doubt;     /* the next commit writes the row `spool` in each case: an earlier one
-                                has failed, and has to be overwritten */
-    bool holds;            /* the start is over */
-    bool has_rows_beside;  /* the open batch has events, which go with mail that passes */
-    bool rows_beside;      /* so had the last one that was committed */
-    uint64_t passage_from; /* as the row `spool` has it */
-    struct buf envelope;   /* being put together */
-    struct passage_envelope passing_mail; /* that was read last */
+    struct spool_totals passing, passing_before; /* share of mail without rows in these totals */
+    bool batch_open;                             /* a batch is open */
+    bool in_transaction;   /* the open batch has changed the database, so it has a transaction */
+    bool row_in_doubt;     /* the next commit must write the row `spool`, to overwrite that of a
+                            * failed commit */
+    bool holds;            /* opening is complete */
+    bool has_rows_beside;  /* the open batch has events, which accompany passing mail */
+    bool rows_beside;      /* the last committed batch had events */
+    uint64_t passage_from; /* value of `from` in the row `spool` */
+    struct buf envelope;   /* buffer for an envelope */
+    struct passage_envelope passing_mail; /* message in passage that was read last */
     uint64_t last_id;
-    uint64_t commits;             /* in the database */
-    uint64_t commits_told;        /* by the lock file, when it was opened; 0 = nothing */
-    uint64_t removed;             /* rows of the table of that name that were added */
-    struct sqlite_place database; /* where the files are that are open */
+    uint64_t commits;             /* number of the database's last commit */
+    uint64_t commits_told;        /* number of commits in the lock file when the spool was opened; 0
+                                   * = unknown */
+    uint64_t removed;             /* number of rows added to the table `removed` */
+    struct sqlite_place database; /* identity of the open database and log */
     struct sqlite_place log;
-    char warnings[SQLITE_WARNINGS_MAX][SPOOL_ERROR_MAX]; /* for the log */
+    char warnings[SQLITE_WARNINGS_MAX][SPOOL_ERROR_MAX]; /* warnings for the log */
     size_t warning_count, warnings_told;
 };
 
@@ -202,110 +208,120 @@ static inline struct sqlite_spool *sqlite_of(struct spool *sp)
 
 extern const struct spool_keys_part sqlite_keys;
 
-/* At the end of a batch: make rows of those in passage when it is time to, and write what has
- * changed of their number. These are 0 or a negative errno. */
+/* Makes rows for keys in passage at the end of a batch, when it is time to, and writes the change
+ * of their number. This and the next two return 0 or a negative errno. */
 int sqlite_flush_keys(struct sqlite_spool *s);
 
-/* Make rows of all that are in passage. */
+/* Makes rows for all keys in passage. */
 int sqlite_need_key_rows(struct sqlite_spool *s);
 
-/* Make a row of what a record of a key in passage says. -EBADMSG: it makes no sense. */
+/* Makes a row of a key's record in passage. -EBADMSG: the record is malformed. */
 int sqlite_take_passing_key(struct sqlite_spool *s, struct msg_id id, struct slice record);
 
-/* How the batch ended. */
+/* Updates the keys in memory after the batch was committed; the next two after it was undone, and
+ * at the end. */
 void sqlite_keys_committed(struct sqlite_spool *s);
 void sqlite_keys_undone(struct sqlite_spool *s);
 void sqlite_keys_fini(struct sqlite_spool *s);
 extern const struct spool_notes_part sqlite_notes;
+/* Reads a row of name, text and sum. Returns false if it is damaged; then name and text may be
+ * anything, or empty. Both last until the next step. */
+bool sqlite_note_row(sqlite3_stmt *st, struct slice *ret_name, struct slice *ret_text);
 extern const struct spool_events_part sqlite_events;
 
-/* Words and errno for an SQLite result code. */
+/* Stores the text of an SQLite result code, and returns its errno. */
 int sqlite_fail(struct sqlite_spool *s, int rc, const char *what);
 
-/* -ENOENT, with words. */
+/* Stores the text and returns -ENOENT. */
 int sqlite_no_message(struct sqlite_spool *s, struct msg_id id);
 
-/* A statement, reset; NULL when it can't be prepared: then `done` has the reason. */
+/* Returns a statement, reset; NULL if it can't be prepared: then sqlite_done returns the reason. */
 sqlite3_stmt *sqlite_ask(struct sqlite_spool *s, enum statement which);
 
-/* End of a statement whose last step returned `rc`: 0 for SQLITE_DONE and SQLITE_ROW. */
+/* Resets a statement whose last step returned `rc`. Returns 0 for SQLITE_DONE and SQLITE_ROW, else
+ * an error. */
 int sqlite_done(struct sqlite_spool *s, sqlite3_stmt *st, int rc);
 
-/* sqlite3_step that takes NULL for a statement that could not be prepared. */
+/* Steps a statement, which may be NULL if it could not be prepared. */
 int sqlite_step(struct sqlite_spool *s, sqlite3_stmt *st);
 
 void sqlite_bind_int(sqlite3_stmt *st, int at, int64_t value);
 void sqlite_bind_slice(sqlite3_stmt *st, int at, struct slice text);
 
-/* Write what s->counts holds. */
+/* Writes the counters in s->counts. */
 int sqlite_flush_counts(struct sqlite_spool *s);
 
-/* Listed recipients that wait (sqlite_tally.c): all pending ones of a message, or one recipient if
- * it is pending, count (sign 1) or do so no more (-1). Recipients of an unlisted message, or that
- * are not there, are nothing. */
+/* Adds (sign 1) or subtracts (-1) listed waiting recipients: all pending ones of a message, or one
+ * recipient if it is pending. Recipients of an unlisted message, and those without a row, do not
+ * count (sqlite_tally.c). */
 int sqlite_tally_message(struct sqlite_spool *s, struct msg_id id, int sign);
 int sqlite_tally_rcpt(struct sqlite_spool *s, struct msg_id id, uint32_t n, int sign);
-/* Write what was counted. A failure fails the batch. */
+/* Writes the changes of the counts. A failure fails the batch. */
 int sqlite_tally_write(struct sqlite_spool *s);
 
-/* Large content in segments (sqlite_segments.c). At the start of a reader, or a holder: it counts
- * what rows name, but for unlisted ones, which have been told to sqlite_segments_name before. */
+/* Counts the large content in segments (sqlite_segments.c) when a spool is opened, for reading or
+ * writing. It counts the content of listed rows; sqlite_segments_name has counted that of unlisted
+ * ones before. */
 int sqlite_segments_begin(struct sqlite_spool *s);
 void sqlite_segments_name(struct sqlite_spool *s, uint32_t segment, int64_t at, int64_t size);
 
-/* A segment as a column has it; 0 when it is none. */
+/* Converts a column to the number of a segment; 0 if it is not one. */
 uint32_t sqlite_segment_number(int64_t value);
 
-/* Content appended to *ret_bytes, or in a memfd that is sealed. -EBADMSG: segments_why. */
+/* Reads content: appends it to *ret_bytes, or returns it in a sealed memfd. -EBADMSG: segments_why
+ * has the cause. */
 int sqlite_segments_read(struct sqlite_spool *s, struct msg_id id, struct segment_place place,
                          uint64_t size, uint64_t *ret_sum, struct buf *ret_bytes, int *ret_fd);
 
-/* Copy what is left of a segment to where content is appended, at most about `bytes`; part of the
- * open batch. An error has failed it. */
+/* Copies live records of a segment to the active one, at most about `bytes`, as part of the open
+ * batch. An error has failed the batch. */
 int sqlite_segments_empty(struct sqlite_spool *s, uint32_t segment, uint64_t bytes);
 
 /* ---- mail in passage (sqlite_passage.c) ---- */
 
-/* At the start of a holder: rows for what is in passage. *ret_damaged: records that could not be
- * read. */
+/* Makes rows for mail in passage when the spool is opened for writing. *ret_damaged: number of
+ * records that could not be read. */
 int sqlite_passage_begin(struct sqlite_spool *s, uint64_t *ret_damaged);
-/* At its end: rows for what is in passage. Failing is harmless: the next start does it. */
+/* Makes rows for mail in passage when the spool is closed. A failure has no consequences: the next
+ * start does the same. */
 void sqlite_passage_finish(struct sqlite_spool *s);
 
-/* What a repair and a reader want of it. */
+/* Mail in passage as a repair or a reader finds it. */
 struct sqlite_passing {
-    uint64_t tag;           /* of the spool, or 0: not known; then as files say */
-    uint64_t from;          /* as the row `spool` has it */
-    uint64_t commits, told; /* as passage.h has them */
+    uint64_t tag;           /* tag of the spool; 0 = unknown, use that of the files */
+    uint64_t from;          /* value of `from` in the row `spool` */
+    uint64_t commits, told; /* as in struct passage_start */
     struct passage_found found;
-    uint64_t damaged; /* records that can't be read, or can't become rows */
+    uint64_t damaged; /* number of records that can't be read, or can't become rows */
 };
-/* Rows for what is in passage, in a database that is filled; each id is told to `made`. */
+/* Makes rows for mail in passage in a database that is being filled; passes each id to `made`. */
 int sqlite_passage_recover(sqlite3 *db, const char *dir, struct sqlite_passing *passing,
                            void (*made)(void *context, int64_t id), void *context);
-/* How much is in passage. Beside a holder it is soon out of date. */
+/* Counts the mail in passage. While another process writes, the result is soon out of date. */
 int sqlite_passage_look(struct sqlite_spool *s, struct sqlite_passing *ret_passing);
 
-/* A message that is submitted and claimed: is it for passage? */
+/* Can this message, which is submitted and claimed, be stored in passage? */
 bool sqlite_passage_takes(const struct sqlite_spool *s, const struct spool_new *n);
-/* What is written beside the database can't be; the batch is lost. `err` again. */
+/* Fails the batch after a write to a file outside the database failed; returns `err`. */
 int sqlite_passage_failed(struct sqlite_spool *s, int err);
 int sqlite_passage_submit(struct sqlite_spool *s, struct msg_id id, const struct spool_new *n);
-/* It is done, and goes. */
+/* Deletes a message in passage, which is done. */
 int sqlite_passage_done(struct sqlite_spool *s, struct msg_id id);
 
-/* From now on the message has rows, if it had none. What is known of it by claims changes. */
+/* Makes rows for a message in passage; does nothing for others. Changes the facts in `claims`. */
 int sqlite_need_rows(struct sqlite_spool *s, struct msg_id id);
-/* So has every message; for sums over rows. In a batch of its own, if none is open. */
+/* Makes rows for all messages in passage, for sums over rows; in a batch of its own if none is
+ * open. */
 int sqlite_need_all_rows(struct sqlite_spool *s);
-/* Under load: rows for some of the messages that keep files from being given back. */
+/* Makes rows for some of the messages that prevent the reuse of files; for commits under load. */
 int sqlite_passage_empty(struct sqlite_spool *s);
 
-/* Messages in passage that match: their ids in order, owned by the caller (mem_free), or NULL. */
+/* Finds the messages in passage that match: their ids in order, owned by the caller (mem_free), or
+ * NULL. */
 int sqlite_passage_search(struct sqlite_spool *s, const struct spool_filter *f,
                           struct msg_id **ret_ids, size_t *ret_count);
 
-/* Is it in passage? Then reading goes here. */
+/* Is it in passage? Then the next three functions read it. */
 bool sqlite_is_passing(const struct sqlite_spool *s, struct msg_id id);
 int sqlite_passage_read(struct sqlite_spool *s, struct msg_id id,
                         struct spool_message *ret_message);
@@ -314,19 +330,19 @@ int sqlite_passage_read_rcpts(struct sqlite_spool *s, struct msg_id id, uint32_t
 int sqlite_passage_read_content(struct sqlite_spool *s, struct msg_id id, struct buf *ret_bytes,
                                 int *ret_fd, uint64_t *ret_size);
 
-/* Insert the rows of a message; `inline_bytes` NULL: its content is in a file, or at `place`. */
+/* Inserts the rows of a message; `inline_bytes` NULL: its content is in a file, or at `place`. */
 int sqlite_insert(struct sqlite_spool *s, struct msg_id id, const struct spool_new *n,
                   const struct slice *inline_bytes, struct segment_place place,
                   uint64_t content_sum);
 
-/* Content that is in memory, as reading hands it out. */
+/* Returns content that is in memory in the form of spool_read_content. */
 int sqlite_hand_out(struct slice content, struct buf *ret_bytes, int *ret_fd);
 
-/* A batch of the engine's own, which nothing waits for: false, or it is open, to be ended by
- * spool_commit. */
+/* Opens a batch of the engine's own, which no caller waits for and spool_commit ends. Returns false
+ * on failure. */
 bool sqlite_begin_alone(struct sqlite_spool *s);
 
-/* The reading half, as functions of struct spool_engine. */
+/* Implements reading, as the next functions do: they are functions of struct spool_engine. */
 int sqlite_read(struct spool *sp, struct msg_id id, struct spool_message *ret_message);
 int sqlite_read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool only_pending,
                       size_t max, struct spool_rcpt *ret_rcpts, size_t *ret_count);
@@ -347,34 +363,34 @@ int sqlite_walk(struct spool *sp, enum spool_walk_by by, struct spool_walk *w, s
 int sqlite_parked_keys(struct spool *sp, struct slice after, size_t max, struct slice *ret_keys,
                        size_t *ret_count);
 
-/* What the row `spool` says; all of it checked. */
+/* Reads and checks the row `spool`. */
 int sqlite_read_spool(struct sqlite_spool *s, struct spool_totals *ret_totals,
                       uint64_t *ret_last_id, uint64_t *ret_unlisted_from);
 
-/* What deleting or moving a message takes, read without decoding the rest. A state that is none is
- * 0, impossible numbers are 0. -ENOENT. */
+/* The values of a message's row that are needed to delete or move it, read without decoding the
+ * rest. An invalid state is 0, impossible numbers are 0. -ENOENT if there is no row. */
 struct sqlite_brief {
     enum spool_state state;
     int64_t due;
     uint64_t size;
     bool in_file;
-    uint32_t segment; /* 0: a file of its own, if in_file */
+    uint32_t segment; /* 0 = a file of its own, if in_file */
     bool has_rcpts;
-    bool counts_rcpts; /* as the row's counters say it; has_rcpts when nothing is lost */
+    bool counts_rcpts; /* true if the row's counters are not 0; differs from has_rcpts only after
+                        * damage */
 };
 int sqlite_read_brief(struct sqlite_spool *s, struct msg_id id, struct sqlite_brief *ret_brief);
 
-/* -EBADMSG, with words: "ID: damaged: " and what the format says. */
+/* Stores the text "ID: damaged: " and the formatted cause, and returns -EBADMSG. */
 int sqlite_damaged(struct sqlite_spool *s, struct msg_id id, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Read all of a message that is not CORRUPT, content included, with all checks: 0, or what is wrong
- * with it. */
+/* Reads a complete message that is not CORRUPT, content included, with all checks. Returns 0, or
+ * the first fault. */
 int sqlite_look_at(struct sqlite_spool *s, struct msg_id id);
 
-/* An operator has looked at a message that was quarantined, and wants to go on with it: what its
- * rows say now gets new checksums. -EBADMSG when they make no sense, or its content is damaged;
- * nothing has changed then. */
+/* Accepts a quarantined message, after an operator has examined it: its rows get new checksums.
+ * -EBADMSG if the rows are malformed or the content is damaged; then nothing has changed. */
 int sqlite_accept(struct sqlite_spool *s, struct msg_id id);
 
 #endif

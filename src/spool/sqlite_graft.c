@@ -3,7 +3,7 @@
  * first.
  *
  *      page 1:  0  header of the file: 28 its size in pages, 32 first page of the free list,
- *                  36 number of free pages, 24 change counter, 92 the change for which 28 holds
+ *                  36 number of free pages, 24 change counter, 92 the change for which 28 is valid
  *             100  header of the page: its kind (5: interior page of a table, 13: leaf), 103 number
  *                  of cells, 108 the last child (of interior pages); cell pointers from 112 on; a
  *                  cell begins with the page number of a child
@@ -49,7 +49,7 @@ static void put(unsigned char *p, uint32_t n)
 
 static void with_suffix(char path[4352], const char *base, const char *suffix)
 {
-    (void)snprintf(path, 4352, "%s%s", base, suffix); /* cut: such a path can't be opened */
+    (void)snprintf(path, 4352, "%s%s", base, suffix); /* a path that is cut can't be opened */
 }
 
 void sqlite_graft_remove(const char *path)
@@ -59,7 +59,7 @@ void sqlite_graft_remove(const char *path)
 
     for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
         with_suffix(one, path, suffixes[i]);
-        (void)unlink(one); /* most often it is not there */
+        (void)unlink(one); /* it is usually missing */
     }
 }
 
@@ -75,7 +75,7 @@ static int copy_file(const char *from, const char *to)
     out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (out < 0) {
         err = -errno;
-        (void)close(in); /* only read */
+        (void)close(in); /* opened for reading */
         return err;
     }
     piece = mem_new(COPY_PIECE);
@@ -84,7 +84,7 @@ static int copy_file(const char *from, const char *to)
     }
     err = err == 0 && n < 0 ? -errno : err;
     mem_free(piece);
-    (void)close(in); /* only read */
+    (void)close(in); /* opened for reading */
     return close(out) != 0 && err == 0 ? -errno : err;
 }
 
@@ -106,7 +106,7 @@ static int make_fresh(const char *fresh)
     return sqlite3_close(db) == SQLITE_OK && rc == SQLITE_OK ? 0 : -EIO;
 }
 
-/* The first page and the definitions of `fresh` onto the copy, whose pages they go behind. */
+/* Appends the pages of definitions of `fresh` to the copy, and replaces the copy's first page. */
 static int graft_pages(int fresh, int copy)
 {
     unsigned char first[4096], page[4096];
@@ -121,7 +121,7 @@ static int graft_pages(int fresh, int copy)
     pages = (uint32_t)(((uint64_t)st.st_size + PAGE - 1) / PAGE);
     cells = (unsigned)first[103] << 8 | first[104];
     if (first[100] != KIND_INTERIOR || cells >= CHILDREN_MAX) {
-        return -ENOTSUP; /* not as our definitions are */
+        return -ENOTSUP; /* the layout differs from that of our definitions */
     }
     for (unsigned i = 0; i <= cells; i++) {
         unsigned char *pointer = first + CELLS_AT + 2 * (size_t)i;
@@ -139,7 +139,7 @@ static int graft_pages(int fresh, int copy)
         put(child, pages);
     }
     put(first + PAGES_AT, pages);
-    put(first + FREE_AT, 0); /* nothing will be written, so no free page is asked for */
+    put(first + FREE_AT, 0); /* nothing will be written, so no free page is needed */
     put(first + FREE_AT + 4, 0);
     memcpy(first + CHANGE_SIZE_AT, first + CHANGE_AT, 4);
     return pwrite(copy, first, PAGE, 0) == (ssize_t)PAGE ? 0 : -EIO;
@@ -151,15 +151,15 @@ static int graft_files(const char *fresh, const char *copy)
     int err = from < 0 || to < 0 ? -errno : graft_pages(from, to);
 
     if (from >= 0) {
-        (void)close(from); /* only read */
+        (void)close(from); /* opened for reading */
     }
     if (to >= 0) {
-        (void)close(to); /* read again at once, and thrown away soon */
+        (void)close(to); /* it is read again at once, and removed soon */
     }
     return err;
 }
 
-/* Move the copy's log into it. */
+/* Moves the copy's log into it. */
 static int move_log(const char *copy)
 {
     sqlite3 *db;
@@ -168,7 +168,7 @@ static int move_log(const char *copy)
     if (rc == SQLITE_OK) {
         rc = sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
     }
-    (void)sqlite3_close(db); /* the caller grafts again, and sees */
+    (void)sqlite3_close(db); /* errors show when the caller grafts again */
     return rc == SQLITE_OK ? 0 : -EIO;
 }
 
@@ -184,8 +184,8 @@ int sqlite_graft(const char *path, const char *copy, const char *fresh)
     with_suffix(to, copy, "-wal");
     if (err == 0 && access(from, F_OK) == 0) {
         err = copy_file(from, to);
-        /* Its pages may be among those that are damaged, or newer than them: it is moved first,
-         * with a first page that lets SQLite do so, and what it brought is grafted over. */
+        /* The log may have pages of the damaged definitions, or newer ones. So it is moved first,
+         * with a first page that lets SQLite do so, and then the definitions are grafted again. */
         err = err != 0 ? err : graft_files(fresh, copy);
         err = err != 0 ? err : move_log(copy);
     }

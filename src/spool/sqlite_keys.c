@@ -1,12 +1,13 @@
 /*
- * The sqlite engine: keys of messages (spool_keys.h). A key is stored with its message, in passage
- * where the batch does not change the database in any case (passage.h): it is found in memory then,
- * and gets its row with many others, when there are KEYS_PASSING_MAX, when their file has to be
- * given back, or at the end. What the start finds in passage may have its row already, or a newer
- * key may: of two the one that lasts longer counts.
+ * The sqlite engine: keys of client requests (spool_keys.h). A key is stored with its message. If
+ * the batch does not change the database for other reasons, the key goes into passage (passage.h)
+ * and is found in memory. It gets its row together with many others: when there are
+ * KEYS_PASSING_MAX, when their file should be reused, or when the spool is closed. A key that the
+ * start finds in passage may already have its row, or a newer key may have replaced it: the one
+ * that lasts longer is kept.
  *
- * The number of rows stands beside them, as counting them would read them all, and is written once
- * for a batch. What is known of them in memory is forgotten when a batch fails.
+ * The number of rows is stored in a table of its own, because counting reads them all, and is
+ * written once per batch. When a batch fails, the counters in memory are read again.
  */
 #include "sqlite_engine.h"
 
@@ -18,10 +19,11 @@
 #include "mem.h"
 #include "spool_keys.h"
 
-/* So many rows are made in a few milliseconds, and are changes of at most 4 MiB in the log. */
+/* Limit of keys in passage: their rows are made in a few milliseconds, and are changes of at most 4
+ * MiB in the log. */
 #define KEYS_PASSING_MAX 512
 
-/* In passage: `until` and the sum, then the key. */
+/* Bytes of `until` and the sum, before the key in its record. */
 #define RECORD_HEAD (8 + SPOOL_KEY_SUM)
 
 static int run_keys(struct sqlite_spool *s, sqlite3_stmt *st)
@@ -29,7 +31,7 @@ static int run_keys(struct sqlite_spool *s, sqlite3_stmt *st)
     return sqlite_done(s, st, sqlite_step(s, st));
 }
 
-/* Learn how many there are, and when the first is to be forgotten. */
+/* Reads the number of keys, and the time at which the first expires. */
 static int look_at_keys(struct sqlite_spool *s)
 {
     sqlite3_stmt *st;
@@ -87,7 +89,7 @@ static int make_row(struct sqlite_spool *s, const struct spool_key *k)
     return err;
 }
 
-/* Some whose time is over, and this one if its is. */
+/* Removes up to `most` expired keys, and `key` if it has expired. */
 static int forget_some(struct sqlite_spool *s, struct slice key, size_t most)
 {
     sqlite3_stmt *st;
@@ -107,7 +109,7 @@ static int forget_some(struct sqlite_spool *s, struct slice key, size_t most)
         s->keys.change -= sqlite3_changes(s->db);
         err = write_count(s);
     }
-    s->keys.known = false; /* another is the first now */
+    s->keys.known = false; /* another key is the first now */
     return err == 0 ? look_at_keys(s) : err;
 }
 
@@ -185,7 +187,7 @@ void sqlite_keys_fini(struct sqlite_spool *s)
     mem_free(s->keys.listed);
 }
 
-/* Is it to go there? Not where the batch changes the database in any case, as with messages
+/* Can this key go into passage? Not if the batch changes the database in any case, as for messages
  * (sqlite_passage_takes). */
 static bool passes(const struct sqlite_spool *s, const struct spool_key *k)
 {
@@ -238,7 +240,7 @@ int sqlite_take_passing_key(struct sqlite_spool *s, struct msg_id id, struct sli
 
 /* ---- the part ------------------------------------------------------------------------------- */
 
-/* Its row. *ret_found: there is one; its time may be over. */
+/* Reads the row of a key. *ret_found: it exists, but may have expired. */
 static int read_row(struct sqlite_spool *s, struct spool_key *k, bool *ret_found)
 {
     sqlite3_stmt *st = sqlite_ask(s, ST_KEY_READ);
@@ -279,7 +281,7 @@ static int find(struct spool *sp, struct spool_key *k, struct wall now, uint64_t
     if (err == 0 && found && k->until.us > now.us) {
         return 0;
     }
-    /* Others are forgotten when their place is needed, or when the batch changes the database in
+    /* Other keys are removed when their place is needed, or when the batch changes the database in
      * any case. */
     if (err == 0 && s->keys.count >= max && now.us >= s->keys.first.us) {
         err = sqlite_need_key_rows(s);

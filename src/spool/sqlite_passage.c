@@ -1,6 +1,6 @@
 /*
- * The sqlite engine: mail in passage. passage.h has the files; here is what takes the place of rows
- * there, and how rows are made when a message stays.
+ * The sqlite engine: mail in passage. passage.h describes the files; this file uses their records
+ * in place of rows, and makes rows when a message stays.
  */
 #include "sqlite_engine.h"
 
@@ -11,14 +11,14 @@
 #include "check.h"
 #include "mem.h"
 
-/* Rows made by one commit for the sake of files that should be given back: about as many as one
- * takes messages in. */
+/* Limit of rows that one commit makes to free files: about the number of messages that one
+ * accepts. */
 #define EMPTY_PER_COMMIT 64
-/* Of the start: so much in one transaction, which the log then has to hold. */
+/* Limits of one transaction of the start, which the log must hold. */
 #define START_BYTES (UINT64_C(1) << 20)
 #define START_KEYS  2048
-/* How much longer than what goes into the database a content may be, up to PASSAGE_CONTENT_MAX; of
- * one that is longer the record says where it is in a segment. */
+/* Limit of content in a record, as a multiple of inline_limit and at most PASSAGE_CONTENT_MAX. The
+ * record of a longer content names its place in a segment. */
 #define CONTENT_FACTOR 2
 
 /* ---- submit and end ------------------------------------------------------------------------- */
@@ -32,10 +32,11 @@ static uint64_t content_max(const struct sqlite_spool *s)
 
 bool sqlite_passage_takes(const struct sqlite_spool *s, const struct spool_new *n)
 {
-    size_t envelope = 4096; /* without its texts */
+    size_t envelope = 4096; /* upper bound of its numbers */
 
-    /* Where each commit changes the database anyway, a second sync costs more than rows do. On a
-     * disk that has been full the database has pages of mail that is gone; a file has to grow. */
+    /* If each commit changes the database anyway, a second sync costs more than rows do. On a disk
+     * that has been full, the database has free pages of mail that is gone, but a file must
+     * grow. */
     if (!n->claim || s->rows_beside || !s->reserve.held || n->rcpt_count > PASSAGE_RCPTS_MAX ||
         n->size > segments_content_max(&s->segments)) {
         return false;
@@ -134,7 +135,8 @@ bool sqlite_is_passing(const struct sqlite_spool *s, struct msg_id id)
     return s->lock_fd >= 0 && claims_get(&s->claims, id.n).passage.file != 0;
 }
 
-/* The record, and s->passing_mail. -EBADMSG, with words: it is damaged. */
+/* Reads the record, and decodes it to s->passing_mail. -EBADMSG with a text: the record is
+ * damaged. */
 static int read_mail(struct sqlite_spool *s, struct msg_id id, bool with_content,
                      struct passage_mail *ret_mail)
 {
@@ -240,7 +242,8 @@ int sqlite_passage_read_content(struct sqlite_spool *s, struct msg_id id, struct
 
 /* ---- rows ----------------------------------------------------------------------------------- */
 
-/* Its rows, as the message was submitted. Who reads a content that is damaged finds out. */
+/* Inserts the rows of a message as it was submitted. Does not check the content; a later read
+ * detects damage. */
 static int insert(struct sqlite_spool *s, struct msg_id id, const struct passage_mail *mail,
                   const struct passage_envelope *e, bool may_append,
                   struct segment_place *ret_place)
@@ -271,7 +274,7 @@ static int insert(struct sqlite_spool *s, struct msg_id id, const struct passage
     return sqlite_insert(s, id, &n, NULL, place, sum);
 }
 
-/* Nothing can be made of its record: what is known goes on as a message that is quarantined. */
+/* Inserts a quarantined message with the known facts, for a record that can't be read. */
 static int insert_unreadable(struct sqlite_spool *s, struct msg_id id, struct claim_facts facts)
 {
     char reason[SPOOL_ERROR_MAX];
@@ -358,7 +361,7 @@ int sqlite_need_all_rows(struct sqlite_spool *s)
     }
     if (sqlite_begin_alone(s)) {
         (void)need_rows_of_all(s);    /* an error has failed the batch */
-        (void)spool_commit(&s->base); /* on a full disk the sums are without what is in passage */
+        (void)spool_commit(&s->base); /* if this fails, the sums omit mail in passage */
     }
     return 0;
 }
@@ -366,19 +369,20 @@ int sqlite_need_all_rows(struct sqlite_spool *s)
 int sqlite_passage_empty(struct sqlite_spool *s)
 {
     struct msg_id ids[EMPTY_PER_COMMIT];
-    uint32_t file = passage_to_empty(&s->passage);
+    uint32_t file = s->can_not_move ? 0 : passage_to_empty(&s->passage);
     size_t count = file == 0 ? 0 : claims_in_passage(&s->claims, file, EMPTY_PER_COMMIT, ids);
     int err = 0;
 
     for (size_t i = 0; err == 0 && i < count; i++) {
         err = sqlite_need_rows(s, ids[i]);
     }
+    s->can_not_move = s->can_not_move || err == -EUCLEAN; /* the next batch does without */
     return err;
 }
 
 /* ---- searches ------------------------------------------------------------------------------- */
 
-/* As a condition on addresses says it: a whole one, or "@domain". */
+/* Does an address match the condition, a complete address or "@domain"? */
 static bool address_matches(struct slice address, struct slice wanted)
 {
     if (wanted.len > 0 && wanted.ptr[0] == '@') {
@@ -459,7 +463,7 @@ int sqlite_passage_search(struct sqlite_spool *s, const struct spool_filter *f,
         if (matches && asks_for_envelope(f)) {
             err = read_mail(s, ids[i], false, &mail);
             matches = err == 0 && envelope_matches(&s->passing_mail, f);
-            err = err == -EBADMSG ? 0 : err; /* it is told when its turn comes */
+            err = err == -EBADMSG ? 0 : err; /* reported when the message is read for delivery */
         }
         if (matches) {
             ids[kept++] = ids[i];
@@ -480,9 +484,9 @@ int sqlite_passage_search(struct sqlite_spool *s, const struct spool_filter *f,
 struct start {
     struct sqlite_spool *s;
     bool in_transaction;
-    uint64_t messages, bytes, lowest;        /* of the open transaction */
-    uint64_t keys;                           /* likewise */
-    uint64_t refused;                        /* of all */
+    uint64_t messages, bytes, lowest;        /* counts of the open transaction */
+    uint64_t keys;                           /* count of the open transaction */
+    uint64_t refused;                        /* number of all refused records */
     void (*made)(void *context, int64_t id); /* or NULL */
     void *context;
 };
@@ -526,7 +530,7 @@ static int start_begin(struct start *start)
     return err;
 }
 
-/* Is it there? A start before this one was cut short. */
+/* Has the message rows already? Then an earlier start was interrupted. */
 static int has_rows(struct sqlite_spool *s, struct msg_id id, bool *ret_has)
 {
     sqlite3_stmt *st = sqlite_ask(s, ST_MESSAGE_EXISTS);
@@ -560,7 +564,7 @@ static int take(void *context, const struct passage_mail *mail)
     e->m.id = mail->id;
     err = insert(s, mail->id, mail, e, false, &place);
     if (err != 0) {
-        start->refused += err == -EBADMSG; /* rows that only damage can have left are in its way */
+        start->refused += err == -EBADMSG; /* rows left by damage have its id */
         return err == -EBADMSG ? 0 : err;
     }
     start->lowest = start->messages == 0 || mail->id.n < start->lowest ? mail->id.n : start->lowest;
@@ -568,7 +572,7 @@ static int take(void *context, const struct passage_mail *mail)
     start->bytes += e->m.size;
     if (start->made != NULL) {
         start->made(start->context, (int64_t)mail->id.n);
-        return 0; /* the transaction is the caller's */
+        return 0; /* the caller ends the transaction */
     }
     return start->bytes >= START_BYTES ? start_commit(start, NULL) : 0;
 }
@@ -601,7 +605,7 @@ int sqlite_passage_begin(struct sqlite_spool *s, uint64_t *ret_damaged)
         tag = (uint64_t)sqlite3_column_int64(st, 0);
     }
     err = sqlite_done(s, st, rc);
-    s->base.dirty = true; /* for those who make rows in a batch */
+    s->base.dirty = true; /* functions that make rows need an open batch */
     if (err == 0) {
         err = passage_begin(&s->passage,
                             &(struct passage_start){.tag = tag,
@@ -624,7 +628,7 @@ int sqlite_passage_begin(struct sqlite_spool *s, uint64_t *ret_damaged)
         }
     }
     if (err != 0 && !sqlite3_get_autocommit(s->db)) {
-        (void)exec(s, ST_ROLLBACK); /* closing would do it, too */
+        (void)exec(s, ST_ROLLBACK); /* or closing would */
     }
     s->base.dirty = false;
     s->base.batch_error = 0;
@@ -642,7 +646,7 @@ int sqlite_passage_recover(sqlite3 *db, const char *dir, struct sqlite_passing *
     s->db = db;
     s->io = &spool_io_real;
     s->path = mem_string(dir);
-    s->base.dirty = true; /* for those who make rows in a batch */
+    s->base.dirty = true; /* functions that make rows need an open batch */
     passage_init(&s->passage, s->io, dir, 0);
     err = passage_begin(&s->passage,
                         &(struct passage_start){.tag = passing->tag,
@@ -656,7 +660,7 @@ int sqlite_passage_recover(sqlite3 *db, const char *dir, struct sqlite_passing *
     passing->tag = s->passage.tag;
     passing->damaged = passing->found.damaged + start.refused;
     for (size_t i = 0; i < ST_COUNT; i++) {
-        (void)sqlite3_finalize(s->statements[i]); /* says again what its last step said */
+        (void)sqlite3_finalize(s->statements[i]); /* returns the error of the last step again */
     }
     passage_fini(&s->passage);
     text_pool_fini(&s->pool);
@@ -668,7 +672,7 @@ int sqlite_passage_recover(sqlite3 *db, const char *dir, struct sqlite_passing *
 static int look(void *context, const struct passage_mail *mail)
 {
     (void)context;
-    (void)mail; /* it is counted */
+    (void)mail; /* passage_begin counts it */
     return 0;
 }
 
@@ -708,10 +712,10 @@ void sqlite_passage_finish(struct sqlite_spool *s)
         return;
     }
     if (need_rows_of_all(s) == 0 && sqlite_need_key_rows(s) == 0) {
-        /* All that files say is void with this commit, so none has to say it. */
+        /* This commit makes all earlier batches void, so no marks are needed. */
         s->passage_from = s->passage.sequence;
         passage_end_all(&s->passage);
         s->row_in_doubt = true;
     }
-    (void)spool_commit(&s->base); /* failing is harmless, as said */
+    (void)spool_commit(&s->base); /* a failure has no consequences: the next start does the same */
 }

@@ -1,16 +1,16 @@
 /*
- * The sqlite engine: rows, searches, sums. Nothing here writes, but for the counters that
- * `sqlite_read` wants to see.
+ * The sqlite engine: rows, searches, sums. These functions write nothing except pending counters,
+ * which sqlite_read must see.
  *
- * Whatever comes from the file is checked as if a stranger had sent it: type, length, range.
+ * Every value from the file is checked like input from a stranger: type, length, range.
  *
- * Searches. A condition that has an index can drive the search: rows come from its index, the other
- * conditions are tested on each. Among several, the one with the fewest rows drives, found by
- * counting each index's rows up to PROBE_MAX. Equality on an index yields rows in order of id, so a
- * page ends early; the rows of a range are sorted. A range with PROBE_MAX rows or more is not worth
- * that, as going through all messages in order of id then finds a page soon enough. Rows that are
- * not listed are in no index and are sought by id, which is cheap (see SQLITE_UNLISTED_SPAN). So a
- * search is a UNION of up to four SELECTs, each in order of id, which SQLite merges.
+ * Searches. A condition with an index can drive the search: rows come from its index, and the other
+ * conditions are tested on each row. Among several conditions the one with the fewest rows drives;
+ * the rows of each index are counted up to PROBE_MAX. Equality on an index yields rows in order of
+ * id, so a page ends early; the rows of a range must be sorted. A range with PROBE_MAX rows or more
+ * does not drive, as a walk through all messages in order of id then finds a page soon enough.
+ * Unlisted rows are in no index and are searched by id, which is cheap (see SQLITE_UNLISTED_SPAN).
+ * So a search is a UNION of up to four SELECTs, each in order of id, which SQLite merges.
  */
 #include "sqlite_engine.h"
 
@@ -30,12 +30,12 @@
 #define CONDS_MAX      8
 #define PARTS_MAX      3
 #define TIME_MAX_US    (INT64_C(1) << 58) /* the year 11103 */
-#define CONTENT_COLUMN 5                  /* of ST_CONTENT_READ */
+#define CONTENT_COLUMN 5                  /* index in ST_CONTENT_READ */
 #define READ_TRIES     3
 
 /* ---- rows ----------------------------------------------------------------------------------- */
 
-/* Reads columns from left to right; remembers the first that makes no sense. */
+/* Reads columns from left to right, and keeps the name of the first invalid one. */
 struct row {
     struct sqlite_spool *s;
     sqlite3_stmt *st;
@@ -87,7 +87,7 @@ static struct wall row_time(struct row *r)
     return (struct wall){row_int(r, INT64_MIN, TIME_MAX_US)};
 }
 
-/* WALL_NEVER is a due time, too. */
+/* Reads a due time, which may be WALL_NEVER. */
 static struct wall row_due(struct row *r)
 {
     bool never = sqlite3_column_int64(r->st, r->at) == WALL_NEVER.us;
@@ -95,7 +95,7 @@ static struct wall row_due(struct row *r)
     return (struct wall){row_int(r, INT64_MIN, never ? INT64_MAX : TIME_MAX_US)};
 }
 
-/* A checksum; false when the row has none. */
+/* Reads a checksum; false if the row has none. */
 static bool row_sum(struct row *r, uint64_t *ret_sum)
 {
     bool is_there = sqlite3_column_type(r->st, r->at) != SQLITE_NULL;
@@ -111,7 +111,7 @@ int sqlite_damaged(struct sqlite_spool *s, struct msg_id id, const char *format,
     va_list args;
 
     va_start(args, format);
-    (void)vsnprintf(words, sizeof words, format, args); /* cut is fine */
+    (void)vsnprintf(words, sizeof words, format, args); /* may be cut */
     va_end(args);
     spool_id_print(id, text);
     return spool_fail(&s->base, -EBADMSG, "%s: damaged: %s", text, words);
@@ -244,11 +244,11 @@ static int decode_message(struct row *r, struct msg_id id, struct spool_message 
     m.parked = row_text(r, 0, SPOOL_PARKED_MAX);
     m.class_name = row_class(r);
     m.class_source = (enum class_source)row_int(r, 0, CLASS_SOURCE_MAX);
-    (void)row_int(r, 0, 1); /* is it listed? */
+    (void)row_int(r, 0, 1); /* the column `listed` */
     (void)row_sum(r, &content_sum);
     has_sum = row_sum(r, &sum);
     err = row_result(r, id);
-    /* One that was quarantined is shown as it is. */
+    /* A quarantined message is shown as it is. */
     if (err == 0 && has_sum && m.state != SPOOL_CORRUPT &&
         row_sum_message(&m, content_sum) != sum) {
         err = sqlite_damaged(r->s, id, "its row is not what was stored: the checksum differs");
@@ -286,7 +286,7 @@ int sqlite_read(struct spool *sp, struct msg_id id, struct spool_message *ret_me
     return err != 0 ? err : bad;
 }
 
-/* What the message's row says of its recipients, the open batch included. */
+/* The counters of recipients in the message's row, with the changes of the open batch. */
 struct counters {
     bool is_corrupt;
     uint32_t total;
@@ -320,7 +320,7 @@ static int read_counters(struct sqlite_spool *s, struct msg_id id, struct counte
     return err != 0 ? err : bad;
 }
 
-/* The values of a row, bad ones replaced by harmless ones, and noted in `r`. */
+/* Decodes a row. Invalid values are replaced by valid ones, and recorded in `r`. */
 static struct spool_rcpt decode_rcpt(struct row *r, uint64_t *ret_sum, bool *ret_has_sum)
 {
     struct spool_rcpt rcpt = {.n = (uint32_t)row_int(r, 1, SPOOL_RCPTS_MAX)};
@@ -346,7 +346,8 @@ static struct spool_rcpt decode_rcpt(struct row *r, uint64_t *ret_sum, bool *ret
     return rcpt;
 }
 
-/* A recipient behind number `after`, as its message's counters allow it. */
+/* Decodes a recipient, and checks that its number is above `after` and within its message's
+ * counters. */
 static int take_rcpt(struct row *r, struct msg_id id, const struct counters *c, uint32_t after,
                      struct spool_rcpt *ret_rcpt)
 {
@@ -355,7 +356,7 @@ static int take_rcpt(struct row *r, struct msg_id id, const struct counters *c, 
     struct spool_rcpt rcpt = decode_rcpt(r, &sum, &has_sum);
 
     if (c->is_corrupt) {
-        /* It was quarantined and is only looked at: all is shown that is known. */
+        /* The message was quarantined and is only shown, so return everything that is known. */
         if (rcpt.address.len == 0) {
             rcpt.address = SLICE("(unreadable)");
         }
@@ -377,7 +378,7 @@ static int take_rcpt(struct row *r, struct msg_id id, const struct counters *c, 
     return 0;
 }
 
-/* Are the recipients there that the message's row counts? */
+/* Checks that the recipients exist that the message's row counts. */
 static int check_counters(struct sqlite_spool *s, struct msg_id id, const struct counters *c)
 {
     sqlite3_stmt *st = ask_id(s, ST_RCPT_COUNT, id);
@@ -398,7 +399,7 @@ static int check_counters(struct sqlite_spool *s, struct msg_id id, const struct
     return err;
 }
 
-/* Each row is checked, and when the last one has been read, whether all are there. */
+/* Checks each row, and after the last one that none is missing. */
 int sqlite_read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool only_pending,
                       size_t max, struct spool_rcpt *ret_rcpts, size_t *ret_count)
 {
@@ -450,7 +451,8 @@ static int set_sum(struct sqlite_spool *s, sqlite3_stmt *st, int at, uint64_t su
     return err == 0 ? 0 : spool_batch_failed(&s->base, err);
 }
 
-/* The next recipient, behind number `after`, gets a new sum; *ret_n is its number, 0 at the end. */
+/* Computes the sum of the next recipient after number `after`, and stores it with `write`. *ret_n
+ * is the recipient's number, 0 at the end. */
 static int accept_rcpt(struct sqlite_spool *s, struct msg_id id, const struct counters *c,
                        uint32_t after, bool write, uint32_t *ret_n)
 {
@@ -497,7 +499,7 @@ static int accept_rcpts(struct sqlite_spool *s, struct msg_id id, const struct c
     return err;
 }
 
-/* The sum of the message's row as it is. */
+/* Stores a new sum of the message's row. */
 static int accept_message(struct sqlite_spool *s, struct msg_id id)
 {
     sqlite3_stmt *st = ask_id(s, ST_MESSAGE_READ, id);
@@ -537,7 +539,7 @@ int sqlite_accept(struct sqlite_spool *s, struct msg_id id)
         buf_clear(&s->bytes);
         err = sqlite_read_content(&s->base, id, &s->bytes, &fd, &size);
         if (fd >= 0) {
-            (void)s->io->close(fd); /* only read */
+            (void)s->io->close(fd); /* opened for reading */
         }
     }
     if (err == 0) {
@@ -551,11 +553,11 @@ static int content_missing(struct sqlite_spool *s, struct msg_id id, const char 
     return sqlite_damaged(s, id, "its content is %s", what);
 }
 
-/* What the row says of a content. */
+/* The columns of a message's row that describe its content. */
 struct content_facts {
     uint64_t size;
     uint64_t sum;
-    bool has_sum; /* else it was stored by a version that kept none */
+    bool has_sum; /* false = stored by a version without checksums */
     bool in_file;
     bool in_segment;
     struct segment_place place;
@@ -605,7 +607,8 @@ static int read_inline(struct sqlite_spool *s, sqlite3_stmt *st, struct msg_id i
                : spool_fail(&s->base, -ENOBUFS, "content is larger than the caller's buffer");
 }
 
-/* The whole file is read, which also brings it to memory for the process that is to have it. */
+/* Opens a file and reads all of it, which also brings the file into the page cache for the process
+ * that delivers it. */
 static int read_file(struct sqlite_spool *s, struct msg_id id, const struct content_facts *facts,
                      int *ret_fd)
 {
@@ -623,7 +626,7 @@ static int read_file(struct sqlite_spool *s, struct msg_id id, const struct cont
         }
         checksum_free(sum);
         if (err != 0) {
-            (void)s->io->close(fd); /* only read */
+            (void)s->io->close(fd); /* opened for reading */
         }
     }
     if (err != 0 && err != -EBADMSG) {
@@ -647,9 +650,10 @@ static int read_segment(struct sqlite_spool *s, struct msg_id id, const struct c
     if (err != 0) {
         return spool_fail(&s->base, err, "read content: %s.d: %s", s->path, strerror(-err));
     }
-    if (facts->has_sum && sum != facts->sum) { /* a record of the same id and size, and no other */
+    if (facts->has_sum && sum != facts->sum) { /* the record is another one with the same id and
+                                                * size */
         if (fd >= 0) {
-            (void)close(fd); /* memory */
+            (void)close(fd); /* it is memory */
         }
         return content_missing(s, id, CHANGED);
     }
@@ -691,8 +695,8 @@ static int read_content(struct sqlite_spool *s, struct msg_id id, struct buf *re
     return err;
 }
 
-/* While a reader reads, the holder may deliver the message and write its place again, or move it:
- * then the row says so. */
+/* Reads the content, for a reader several times: meanwhile the writing process may deliver the
+ * message and overwrite its place, or move the content. Then the row names the new place. */
 int sqlite_read_content(struct spool *sp, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
                         uint64_t *ret_size)
 {
@@ -710,10 +714,10 @@ int sqlite_read_content(struct spool *sp, struct msg_id id, struct buf *ret_byte
 
 /* ---- searches ------------------------------------------------------------------------------- */
 
-/* One condition of a filter. What can drive a search has up to PARTS_MAX `parts`, the FROM and
- * WHERE of SELECTs over listed rows whose union is what it matches, each naming its index. */
+/* One condition of a filter. A condition that can drive a search has up to PARTS_MAX `parts`. Each
+ * is a SELECT over listed rows that names its index; their union is the rows that match. */
 struct cond {
-    const char *test; /* of one message row `m` */
+    const char *test; /* SQL test of a message row `m` */
     const char *parts[PARTS_MAX];
     size_t part_count;
     bool is_range; /* its rows are not in order of id */
@@ -722,14 +726,14 @@ struct cond {
 struct search {
     struct cond conds[CONDS_MAX];
     size_t count;
-    /* what is bound, by name */
+    /* values of named SQL parameters */
     struct slice sender, rcpt, whole, domain, transport, nexthop, class_name;
     int64_t arrived_before, arrived_after, size_min, size_max;
     uint64_t after, unlisted_from;
-    /* their space */
+    /* storage for these values */
     char sender_domain[ADDRESS_MAX], rcpt_domain[ADDRESS_MAX], domain_space[ADDRESS_MAX];
     char state_test[64], state_part[160];
-    bool nothing; /* a condition that nothing can meet */
+    bool nothing; /* a condition can't be met */
 };
 
 #define BY_MESSAGE(index, where)                                                                   \
@@ -826,7 +830,8 @@ static void add_rcpt(struct search *q, struct slice rcpt)
     BY_RCPT("recipient_nexthop", "r.nexthop = :whole"),                                            \
         BY_RCPT("recipient_domain", "r.domain = :domain")
 
-/* "transport/nexthop", "nexthop" (which may have a slash, too), or a domain. */
+/* Adds the condition "transport/nexthop", "nexthop" (which may contain a slash, too), or a
+ * domain. */
 static void add_destination(struct search *q, struct slice destination)
 {
     size_t slash = slice_find(destination, '/');
@@ -835,7 +840,7 @@ static void add_destination(struct search *q, struct slice destination)
         return;
     }
     q->whole = q->domain = destination;
-    if (destination.len <= ADDRESS_MAX) { /* a longer one is no domain */
+    if (destination.len <= ADDRESS_MAX) { /* a longer text is not a domain */
         copy_lower(q->domain_space, destination, &q->domain);
     }
     if (slash == 0 || slash == destination.len) {
@@ -859,7 +864,7 @@ static void add_class(struct search *q, struct slice class_name)
 {
     q->class_name = class_name;
     if (class_name.len > 0) {
-        /* The index leaves out messages without a class; it has to be said that they can't match */
+        /* The index omits messages without a class, so the query must exclude them, too. */
         search_add(q, (struct cond){.test = "m.class = :class",
                                     .parts = {BY_MESSAGE("message_class",
                                                          "m.class = :class AND m.class <> ''")},
@@ -892,7 +897,7 @@ static void add_ranges(struct search *q, const struct spool_filter *f)
     }
 }
 
-/* From which id on messages may be unlisted. */
+/* Returns the lowest id from which on messages may be unlisted. */
 static int unlisted_begin(struct sqlite_spool *s, uint64_t *ret_from)
 {
     struct spool_totals totals;
@@ -943,7 +948,7 @@ static void search_bind(const struct search *q, sqlite3_stmt *st, size_t max)
     uint64_t unlisted_after = q->unlisted_from == 0 ? 0 : q->unlisted_from - 1;
 
     bind_named_int(st, ":after", (int64_t)q->after);
-    /* One bound and not two, of which SQLite would use the first. */
+    /* A single bound, as SQLite would use only the first of two. */
     bind_named_int(st, ":unlisted_after",
                    (int64_t)(q->after > unlisted_after ? q->after : unlisted_after));
     bind_named_int(st, ":max", max < INT64_MAX ? (int64_t)max : INT64_MAX);
@@ -960,7 +965,7 @@ static void search_bind(const struct search *q, sqlite3_stmt *st, size_t max)
     bind_named_slice(st, ":nexthop", q->nexthop);
 }
 
-/* The statement in `sql` (a buffer of SQL_MAX that must not have failed), bound. */
+/* Prepares and binds the statement in `sql`, a buffer of SQL_MAX that must not have failed. */
 static int search_prepare(struct sqlite_spool *s, const struct search *q, struct buf *sql,
                           size_t max, sqlite3_stmt **ret_st)
 {
@@ -975,7 +980,7 @@ static int search_prepare(struct sqlite_spool *s, const struct search *q, struct
     return 0;
 }
 
-/* Run a statement that yields one number, and be done with it. */
+/* Runs a statement that returns one number. */
 static int search_number(struct sqlite_spool *s, const struct search *q, struct buf *sql,
                          size_t max, uint64_t *ret_number)
 {
@@ -991,14 +996,14 @@ static int search_number(struct sqlite_spool *s, const struct search *q, struct 
         number = (uint64_t)sqlite3_column_int64(st, 0);
     }
     err = rc == SQLITE_ROW ? 0 : sqlite_fail(s, rc, "search");
-    (void)sqlite3_finalize(st); /* says again what step said */
+    (void)sqlite3_finalize(st); /* returns the error of the last step again */
     if (err == 0) {
         *ret_number = number;
     }
     return err;
 }
 
-/* Rows a condition would have to go through, at most PROBE_MAX. */
+/* Counts the rows that a condition would have to read, up to PROBE_MAX. */
 static int probe(struct sqlite_spool *s, const struct search *q, const struct cond *c,
                  uint64_t *ret_rows)
 {
@@ -1016,7 +1021,7 @@ static int probe(struct sqlite_spool *s, const struct search *q, const struct co
     return err;
 }
 
-/* The condition to drive the search; NULL = go through all messages. */
+/* Chooses the condition that drives the search; NULL = read all messages. */
 static int choose_driver(struct sqlite_spool *s, const struct search *q,
                          const struct cond **ret_driver)
 {
@@ -1053,7 +1058,7 @@ static void add_tests(struct buf *sql, const struct search *q, const struct cond
     }
 }
 
-/* A SELECT of the ids that match. */
+/* Builds a SELECT of the ids that match. */
 static int search_sql(struct sqlite_spool *s, const struct search *q, struct buf *sql)
 {
     const struct cond *driver;
@@ -1078,14 +1083,13 @@ static int search_sql(struct sqlite_spool *s, const struct search *q, struct buf
     return 0;
 }
 
-/* Put the first of `more`, in order, among `ids`, in order; how many there are then, at most `max`.
- */
+/* Merges `more` into `ids`, both in order. Returns their number, at most `max`. */
 static size_t merge_ids(struct msg_id *ids, size_t count, size_t max, const struct msg_id *more,
                         size_t more_count)
 {
     size_t all = count + more_count, at = all;
 
-    /* From the last to the first, so that nothing is in the way. */
+    /* From the last to the first, so that no element is overwritten before it has moved. */
     while (at > 0 && more_count > 0) {
         bool take_more = count == 0 || more[more_count - 1].n > ids[count - 1].n;
         struct msg_id id = take_more ? more[--more_count] : ids[--count];
@@ -1128,7 +1132,7 @@ int sqlite_scan(struct spool *sp, const struct spool_filter *f, size_t max, stru
         ret_ids[count++] = (struct msg_id){(uint64_t)sqlite3_column_int64(st, 0)};
     }
     err = rc == SQLITE_DONE ? 0 : sqlite_fail(s, rc, "search");
-    (void)sqlite3_finalize(st); /* says again what step said */
+    (void)sqlite3_finalize(st); /* returns the error of the last step again */
     if (err == 0) {
         err = sqlite_passage_search(s, f, &passing, &passing_count);
     }
@@ -1144,7 +1148,7 @@ out:
     return err;
 }
 
-/* Is the state all that is asked for? */
+/* Has the filter no condition except the state? */
 static bool only_states(const struct spool_filter *f)
 {
     return f->sender.len == 0 && f->rcpt.len == 0 && f->destination.len == 0 &&
@@ -1217,11 +1221,11 @@ int sqlite_totals(struct spool *sp, struct spool_totals *ret_totals)
     return sqlite_read_spool(s, ret_totals, &last_id, &unlisted_from);
 }
 
-/* A stream of destinations in their order. */
+/* A stream of destinations in order. */
 struct destination_stream {
     sqlite3_stmt *st;
     int rc;
-    struct spool_destination at; /* while rc is SQLITE_ROW */
+    struct spool_destination at; /* valid while rc is SQLITE_ROW */
 };
 
 static void destination_stream_next(struct sqlite_spool *s, struct destination_stream *d)
@@ -1248,7 +1252,7 @@ static sqlite3_stmt *ask_from(struct sqlite_spool *s, enum statement which,
     return st;
 }
 
-/* Of listed recipients there are counters; the few others are counted now. */
+/* Fills the list from the counters of listed recipients, and counts the few unlisted ones. */
 static int fill_list(struct sqlite_spool *s, const struct spool_destination *from,
                      struct destination_list *list, size_t *ret_count)
 {
@@ -1265,7 +1269,8 @@ static int fill_list(struct sqlite_spool *s, const struct spool_destination *fro
     destination_stream_next(s, &listed);
     if (listed.rc != SQLITE_ROW && listed.rc != SQLITE_DONE) {
         (void)destination_list_end(list);
-        return sqlite_done(s, listed.st, listed.rc); /* while SQLite has its words */
+        return sqlite_done(s, listed.st, listed.rc); /* while SQLite still has the text of the
+                                                      * error */
     }
     unlisted.st = ask_from(s, ST_UNLISTED_DESTINATIONS, from);
     sqlite_bind_int(unlisted.st, 3, (int64_t)unlisted_from);
@@ -1329,7 +1334,7 @@ int sqlite_destinations_from(struct spool *sp, const struct spool_destination *f
 
 /* ---- parked messages ------------------------------------------------------------------------ */
 
-/* Each key costs a search of its own, which is what skips the messages of the one before. */
+/* Each key costs a search of its own, which skips the messages of the previous key. */
 int sqlite_parked_keys(struct spool *sp, struct slice after, size_t max, struct slice *ret_keys,
                        size_t *ret_count)
 {

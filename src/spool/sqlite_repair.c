@@ -1,29 +1,31 @@
 /*
- * Making a sound spool of what is left of a damaged one.
+ * Makes a sound spool of what is left of a damaged one.
  *
  *      PATH                    the old database, only read; its log is not moved into it
- *      PATH.repairing          the new one while it is filled; a crash leaves it, the next repair
- *                              begins anew
+ *      PATH.repairing          the new one while it is filled; a crash leaves it, and the next
+ *                              repair starts over
  *      PATH.repaired           the new one, complete and synced
  *      PATH.damaged-N          the old one, kept; with its log, PATH.damaged-N-wal
  *
- * Names change in this order, and a spool whose PATH is missing while another of these names is
- * there refuses to open, so a crash between two steps leaves nothing that could be mistaken for a
+ * Files are renamed in this order. A spool whose PATH is missing while another of these files
+ * exists refuses to open, so a crash between two steps leaves nothing that could be mistaken for a
  * spool:
  *
  *      PATH.repairing -> PATH.repaired     the old spool is still in place
- *      PATH -> PATH.damaged-N              nothing is in place; the next repair goes on here
+ *      PATH -> PATH.damaged-N              no spool is in place; the next repair continues here
  *      PATH-wal -> PATH.damaged-N-wal
  *      PATH.repaired -> PATH               the new spool is in place
  *
- * Rows are found in every way there is, because a damaged page hides those behind it from each of
- * them: along the table upwards, over a page that can't be read, downwards, and along indexes and
- * other tables that name them. Then each is read by itself. What can't be read of a table is made
- * again from its indexes, as far as they tell it, and quarantined. Records in segments say whose
- * they are, but not whether it has been delivered: they make messages of their own (quarantined)
- * only where the table of messages could not be read to its end. What is copied is read again from
- * the new database with all the checks that a holder makes; a message that does not pass is
- * quarantined.
+ * A damaged page hides the rows after it from each way of reading. So the repair finds rows in
+ * every possible way: along the table upwards, past a page that can't be read, downwards, and along
+ * indexes and other tables that name the rows. Then it reads each row by itself. Rows that can't be
+ * read are rebuilt from indexes, as far as these have their values, and quarantined.
+ *
+ * Records in segments name their message, but do not show whether it was delivered. They become
+ * messages of their own (quarantined) only if the table of messages could not be read to its end.
+ *
+ * Finally all copied rows are read from the new database with the checks that the daemon makes; a
+ * message that fails is quarantined.
  */
 #include "spool_check.h"
 
@@ -41,15 +43,19 @@
 
 #include "check.h"
 #include "mem.h"
+#include "row_sum.h"
+#include "spool_notes.h"
 #include "sqlite_engine.h"
 #include "sqlite_graft.h"
 #include "sqlite_schema.h"
 
 #define COLUMNS_MAX 64
-#define KEPT_MAX    10000 /* damaged databases beside one another */
+#define KEPT_MAX    10000 /* limit of N in PATH.damaged-N */
 #define REASON_MAX  512
+/* First version of the tables that has notes. */
+#define NOTES_VERSION 9
 
-/* Ids, in order and without duplicates once they are sorted. */
+/* A list of ids; after list_sort in order and without duplicates. */
 struct id_list {
     int64_t *ids; /* owned */
     size_t count, size;
@@ -60,16 +66,17 @@ struct repair {
     void *context;
     struct buf *error; /* the caller's */
     char *path, *content_dir, *repairing, *repaired, *grafted;
-    sqlite3 *old; /* NULL: there is none that can be opened */
+    sqlite3 *old; /* NULL = no old database, or it can't be opened */
     sqlite3 *new;
-    struct id_list found;   /* messages */
-    struct id_list trouble; /* messages whose recipients could not all be read by number */
-    struct id_list made;    /* messages without a row of their own, which got one */
+    struct id_list found;   /* ids of messages */
+    struct id_list trouble; /* ids of messages some of whose recipients could not be read by
+                             * number */
+    struct id_list made;    /* ids of messages whose row was missing and was made again */
     uint64_t doubtful;
-    struct id_list passing; /* messages in passage, which have rows in the new one */
+    struct id_list passing; /* ids of messages in passage, which have rows in the new database */
     int64_t last_id, commits, tag, passage_from;
-    bool messages_are_whole;        /* the table could be read to its end */
-    struct segment_record *records; /* owned, by id: of large content */
+    bool messages_are_whole;        /* the old table of messages could be read to its end */
+    struct segment_record *records; /* owned, by id; records of large content */
     size_t record_count, record_size;
 };
 
@@ -82,7 +89,7 @@ static void tell(const struct repair *r, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    (void)vsnprintf(line, sizeof line, format, args); /* cut is fine */
+    (void)vsnprintf(line, sizeof line, format, args); /* may be cut */
     va_end(args);
     r->told(r->context, line);
 }
@@ -109,7 +116,7 @@ static char *join(const char *a, const char *b)
     size_t size = strlen(a) + strlen(b) + 1;
     char *both = mem_new(size);
 
-    (void)snprintf(both, size, "%s%s", a, b); /* fits */
+    (void)snprintf(both, size, "%s%s", a, b); /* it fits */
     return both;
 }
 
@@ -118,7 +125,7 @@ static bool exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
-/* The daemon opens it as the user who owned the old one. */
+/* Gives a file to the owner of the old database, as the daemon opens it as that user. */
 static int give_to_owner(struct repair *r, int fd, const char *path)
 {
     char *copy = mem_string(r->path);
@@ -169,7 +176,7 @@ static void list_sort(struct id_list *list)
     list->count = kept;
 }
 
-/* Of a sorted list. */
+/* Searches a sorted list. */
 static bool list_has(const struct id_list *list, int64_t id)
 {
     return list->count > 0 && bsearch(&id, list->ids, list->count, sizeof id, compare_ids) != NULL;
@@ -177,7 +184,8 @@ static bool list_has(const struct id_list *list, int64_t id)
 
 /* ---- finding what is there ------------------------------------------------------------------ */
 
-/* Ids that a statement gives, until it ends or can't go on. True: it ended. */
+/* Adds the ids that a statement returns. Returns true if the statement ended, false if it
+ * failed. */
 static bool gather_rows(struct repair *r, sqlite3_stmt *st, int64_t *ret_last)
 {
     int rc = SQLITE_ERROR;
@@ -201,15 +209,15 @@ static bool gather(struct repair *r, const char *sql, int64_t after, int64_t *re
     sqlite3_stmt *st = NULL;
     bool is_whole;
 
-    (void)sqlite3_prepare_v2(r->old, sql, -1, &st, NULL); /* NULL then */
+    (void)sqlite3_prepare_v2(r->old, sql, -1, &st, NULL); /* NULL on an error */
     sqlite_bind_int(st, 1, after);
     is_whole = gather_rows(r, st, ret_last);
-    (void)sqlite3_finalize(st); /* says again what step said */
+    (void)sqlite3_finalize(st); /* returns the error of the last step again */
     return is_whole;
 }
 
-/* Along a table upwards; where that ends, on behind a gap, which is made larger until what is
- * behind it can be read; and downwards from the end. */
+/* Reads ids along a table upwards. Where that fails, it continues after a gap, which grows until
+ * rows can be read again; and it reads downwards from the end. Returns false after a failure. */
 static bool gather_table(struct repair *r, const char *what, const char *up, const char *down)
 {
     int64_t last = 0, unused = 0;
@@ -219,16 +227,14 @@ static bool gather_table(struct repair *r, const char *what, const char *up, con
         return true;
     }
     tell(r, "%s: pages can't be read: %s", what, sqlite3_errmsg(r->old));
-    for (unsigned gap = 0; !is_whole && gap < 62; gap++) {
+    for (unsigned gap = 0; !is_whole && gap < 62;) {
         int64_t from = last, before = last;
 
         if (__builtin_add_overflow(from, INT64_C(1) << gap, &from)) {
             break;
         }
         is_whole = gather(r, up, from, &last);
-        if (last != before) {
-            gap = 0; /* something was found behind it */
-        }
+        gap = last != before ? 0 : gap + 1; /* the smallest one again after rows were found */
     }
     (void)gather(r, down, INT64_MAX, &unused);
     return false;
@@ -247,8 +253,8 @@ enum index {
     INDEX_COUNT
 };
 
-/* `columns`: what an entry holds, in its order: the columns that are indexed, then those of the
- * table's key that are not among them. */
+/* `columns` lists an entry's columns in their order: the indexed ones, then those of the table's
+ * key that are not among them. */
 static const struct {
     const char *name, *columns, *first, *message;
 } indexes[INDEX_COUNT] = {
@@ -263,13 +269,14 @@ static const struct {
     [INDEX_DUE] = {"message_due", "state PRIMARY KEY, due, id", "state", "id"},
 };
 
-/* Make the indexes readable without their tables, as tables `entry_NAME`. A query that names an
- * index looks each entry up in the table, if only for the index's own condition, and so finds
- * nothing behind a lost page of the table. SQLite lets a page be declared to be the root of another
- * table, which its own shell does (`.imposter`) for such cases: nothing is written and nothing
- * copied, so it can neither spoil the old database nor need space as large again, as changed
- * definitions in a copy would. Where SQLite was built without its test controls, the declaration is
- * refused, because the connection may not write. */
+/* Makes the indexes readable without their tables, as tables `entry_NAME`. An ordinary query on an
+ * index looks up each entry in the table, if only for the index's own condition, and so finds
+ * nothing after a lost page of the table.
+ *
+ * SQLite allows to declare a page as the root of another table; its shell does so for such cases
+ * (`.imposter`). Nothing is written or copied. Changed definitions in a copy of the database would
+ * need its space again. If SQLite was built without its test controls, the declaration is refused,
+ * because the connection must not write. */
 static void declare_indexes(struct repair *r)
 {
     for (size_t i = 0; i < INDEX_COUNT; i++) {
@@ -279,15 +286,15 @@ static void declare_indexes(struct repair *r)
 
         (void)snprintf(sql, sizeof sql,
                        "SELECT rootpage FROM sqlite_schema WHERE type = 'index' AND name = '%s'",
-                       indexes[i].name); /* fits */
+                       indexes[i].name); /* it fits */
         rc = sqlite3_prepare_v2(r->old, sql, -1, &st, NULL);
         if (rc == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW) {
             root = sqlite3_column_int(st, 0);
         }
-        (void)sqlite3_finalize(st); /* it is told of below */
+        (void)sqlite3_finalize(st); /* an error is reported below */
         if (root > 1) {
             (void)snprintf(sql, sizeof sql, "CREATE TABLE entry_%s(%s) WITHOUT ROWID",
-                           indexes[i].name, indexes[i].columns); /* fits */
+                           indexes[i].name, indexes[i].columns); /* it fits */
             (void)sqlite3_test_control(SQLITE_TESTCTRL_IMPOSTER, r->old, "main", 1, root);
             rc = sqlite3_exec(r->old, sql, NULL, NULL, NULL);
             (void)sqlite3_test_control(SQLITE_TESTCTRL_IMPOSTER, r->old, "main", 0, 0);
@@ -298,16 +305,16 @@ static void declare_indexes(struct repair *r)
     }
 }
 
-/* Its entries, upwards, or downwards from the end: to be read both ways, since a lost page ends
- * either. NULL: it was not declared. The caller finalizes it. */
+/* Returns a statement that reads an index upwards, or downwards from the end; a lost page ends
+ * either direction. NULL if the index could not be declared. The caller finalizes the statement. */
 static sqlite3_stmt *read_index(struct repair *r, enum index which, const char *columns, bool down)
 {
     sqlite3_stmt *st = NULL;
     char sql[200];
 
     (void)snprintf(sql, sizeof sql, "SELECT %s FROM entry_%s ORDER BY %s %s", columns,
-                   indexes[which].name, indexes[which].first, down ? "DESC" : "ASC"); /* fits */
-    (void)sqlite3_prepare_v2(r->old, sql, -1, &st, NULL); /* what can't be read was told of */
+                   indexes[which].name, indexes[which].first, down ? "DESC" : "ASC"); /* it fits */
+    (void)sqlite3_prepare_v2(r->old, sql, -1, &st, NULL); /* the error was already reported */
     return st;
 }
 
@@ -318,7 +325,7 @@ static void gather_index(struct repair *r, enum index which)
         int64_t unused;
         bool is_whole = gather_rows(r, st, &unused);
 
-        (void)sqlite3_finalize(st); /* what it misses others have */
+        (void)sqlite3_finalize(st); /* other sources have the entries that were not read */
         if (is_whole) {
             return;
         }
@@ -360,8 +367,8 @@ static void gather_records(struct repair *r)
     }
 }
 
-/* A record of that message: of `size` bytes, or 0 = of any. Of several, one at `at` is preferred;
- * they are copies of one another. */
+/* Finds a record of a message with `size` bytes of content; 0 = any size. Records of one message
+ * are copies of each other; the one at `at` is preferred. */
 static const struct segment_record *find_record(const struct repair *r, int64_t id, uint64_t size,
                                                 struct segment_place at)
 {
@@ -429,14 +436,14 @@ static void gather_all(struct repair *r)
 
 /* ---- copying -------------------------------------------------------------------------------- */
 
-/* How a table is copied: the columns that both databases have. */
+/* Statements that copy a table: the columns that both databases have. */
 struct copy {
     const char *table;
     sqlite3_stmt *read, *write;
     int count;
     int types[COLUMNS_MAX]; /* SQLITE_INTEGER, SQLITE_TEXT or SQLITE_BLOB */
     bool may_be_null[COLUMNS_MAX];
-    int n_at; /* of the column `n`, or -1 */
+    int n_at; /* index of the column `n`, or -1 */
 };
 
 static bool has_column(sqlite3 *db, const char *table, const char *column)
@@ -466,7 +473,7 @@ static int copy_begin(struct repair *r, struct copy *c, const char *table, const
     buf_init(&read, 1u << 16);
     buf_init(&write, 1u << 16);
     (void)snprintf(sql, sizeof sql, "SELECT name, type, \"notnull\" FROM pragma_table_info('%s')",
-                   table); /* fits */
+                   table); /* it fits */
     rc = sqlite3_prepare_v2(r->new, sql, -1, &st, NULL);
     while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
         const char *name = (const char *)sqlite3_column_text(st, 0);
@@ -485,7 +492,7 @@ static int copy_begin(struct repair *r, struct copy *c, const char *table, const
         (void)buf_addf(&marks, "%s?%d", c->count > 0 ? ", " : "", c->count + 1);
         c->count++;
     }
-    (void)sqlite3_finalize(st); /* says again what step said */
+    (void)sqlite3_finalize(st); /* returns the error of the last step again */
     (void)buf_addf(&read, "SELECT %s FROM %s NOT INDEXED WHERE %s = ?1 %s", buf_cstr(&columns),
                    table, key, order);
     (void)buf_addf(&write, "INSERT OR IGNORE INTO %s (%s) VALUES (%s)", table, buf_cstr(&columns),
@@ -493,7 +500,7 @@ static int copy_begin(struct repair *r, struct copy *c, const char *table, const
     if (rc == SQLITE_DONE && c->count > 0) {
         rc = sqlite3_prepare_v2(r->new, buf_cstr(&write), -1, &c->write, NULL);
         if (rc == SQLITE_OK) {
-            /* A table that can't be read is told of by the walks; its rows are missing. */
+            /* gather_table has reported a table that can't be read; its rows are missing. */
             (void)sqlite3_prepare_v2(r->old, buf_cstr(&read), -1, &c->read, NULL);
         }
     }
@@ -506,12 +513,12 @@ static int copy_begin(struct repair *r, struct copy *c, const char *table, const
 
 static void copy_end(struct copy *c)
 {
-    (void)sqlite3_finalize(c->read);  /* nothing is left to say */
-    (void)sqlite3_finalize(c->write); /* the same */
+    (void)sqlite3_finalize(c->read);  /* no error is left */
+    (void)sqlite3_finalize(c->write); /* no error is left */
 }
 
-/* A value of the type that the column has; another one becomes the least of that type. False: it
- * was another one. */
+/* Binds a value if it has the column's type, else NULL, 0 or an empty value. Returns false in the
+ * second case. */
 static bool bind_value(struct copy *c, int at)
 {
     sqlite3_value *value = sqlite3_column_value(c->read, at);
@@ -536,11 +543,11 @@ static bool bind_value(struct copy *c, int at)
 struct copied {
     uint64_t rows;
     bool whole;   /* all rows could be read */
-    bool changed; /* values had impossible types, or numbers were taken */
+    bool changed; /* values had impossible types, or recipients got new numbers */
 };
 
-/* The rows of one message. A recipient whose number is taken, or is none, gets the next free one.
- */
+/* Copies the rows of one message. A recipient whose number is invalid or in use gets the next free
+ * one. */
 static int copy_rows(struct repair *r, struct copy *c, int64_t id, struct copied *ret)
 {
     int64_t free_n = SPOOL_RCPTS_MAX / 2;
@@ -564,20 +571,20 @@ static int copy_rows(struct repair *r, struct copy *c, int64_t id, struct copied
         }
         wrote = sqlite3_step(c->write);
         if (wrote == SQLITE_DONE && sqlite3_changes(r->new) == 0 && c->n_at >= 0) {
-            (void)sqlite3_reset(c->write); /* it was refused */
+            (void)sqlite3_reset(c->write); /* the row was refused */
             sqlite_bind_int(c->write, c->n_at + 1, free_n++);
             ret->changed = true;
             wrote = sqlite3_step(c->write);
         }
         ret->rows += sqlite3_changes(r->new) > 0;
-        (void)sqlite3_reset(c->write); /* says again what step said */
+        (void)sqlite3_reset(c->write); /* returns the error of the last step again */
         if (wrote != SQLITE_DONE) {
             (void)sqlite3_reset(c->read);
             return failed_new(r, "write");
         }
     }
     ret->whole = rc == SQLITE_DONE;
-    (void)sqlite3_reset(c->read); /* says again what step said */
+    (void)sqlite3_reset(c->read); /* returns the error of the last step again */
     return 0;
 }
 
@@ -595,11 +602,11 @@ static int run_on(struct repair *r, const char *sql, int64_t id, const char *tex
         }
         rc = sqlite3_step(st);
     }
-    (void)sqlite3_finalize(st); /* says again what step said */
+    (void)sqlite3_finalize(st); /* returns the error of the last step again */
     return rc == SQLITE_DONE || rc == SQLITE_ROW ? 0 : failed_new(r, "write");
 }
 
-/* The message goes to `corrupt`, for this reason. */
+/* Quarantines a message, for this reason. */
 static int doubt(struct repair *r, int64_t id, const char *reason)
 {
     char text[SPOOL_ID_TEXT_MAX];
@@ -613,7 +620,7 @@ static int doubt(struct repair *r, int64_t id, const char *reason)
 
 /* ---- the messages --------------------------------------------------------------------------- */
 
-/* A row for a message of which only other parts were found. */
+/* Makes a row for a message whose own row is missing. */
 static int make_message(struct repair *r, int64_t id, bool in_file, uint64_t size)
 {
     char sql[400];
@@ -623,7 +630,7 @@ static int make_message(struct repair *r, int64_t id, bool in_file, uint64_t siz
                    " flags, rcpt_total, rcpt_pending, rcpt_to_report, warned, force_expire, sender,"
                    " sender_domain, envid, client, reason)"
                    " VALUES (?1, 1, 4, 0, 0, 0, %llu, %d, 0, 1, 0, 0, 0, 0, '', '', '', '', '')",
-                   (unsigned long long)size, in_file); /* fits */
+                   (unsigned long long)size, in_file); /* it fits */
     return run_on(r, sql, id, NULL);
 }
 
@@ -633,12 +640,12 @@ static int set_place(struct repair *r, int64_t id, const struct segment_record *
 
     (void)snprintf(
         sql, sizeof sql, "UPDATE message SET in_file = 1, segment = %lu, at = %llu WHERE id = ?1",
-        (unsigned long)record->place.segment, (unsigned long long)record->place.at); /* fits */
+        (unsigned long)record->place.segment, (unsigned long long)record->place.at); /* it fits */
     return run_on(r, sql, id, NULL);
 }
 
-/* A row that was copied may name a place where its content is not any more: a database from a
- * backup, beside segments that are newer. */
+/* Corrects the place of content in a copied row, which may be out of date if the database is from a
+ * backup and the segments are newer. */
 static int find_content(struct repair *r, int64_t id)
 {
     sqlite3_stmt *st = NULL;
@@ -657,7 +664,7 @@ static int find_content(struct repair *r, int64_t id)
         place.at = (uint64_t)sqlite3_column_int64(st, 1);
         record = find_record(r, id, (uint64_t)sqlite3_column_int64(st, 2), place);
     }
-    (void)sqlite3_finalize(st); /* what can't be read is told by who looks at it */
+    (void)sqlite3_finalize(st); /* look_at reports a row that can't be read */
     if (record == NULL ||
         (record->place.segment == place.segment && record->place.at == place.at)) {
         return 0;
@@ -671,7 +678,8 @@ static bool file_size(const struct repair *r, int64_t id, uint64_t *ret_size)
     struct stat st;
 
     spool_id_print((struct msg_id){(uint64_t)id}, text);
-    (void)snprintf(path, sizeof path, "%s/%s", r->content_dir, text); /* cut: it is not found */
+    (void)snprintf(path, sizeof path, "%s/%s", r->content_dir, text); /* a path that is cut is not
+                                                                       * found */
     if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) {
         return false;
     }
@@ -679,7 +687,7 @@ static bool file_size(const struct repair *r, int64_t id, uint64_t *ret_size)
     return true;
 }
 
-/* Was its content to be removed, as the last thing to be done for a message that is through? */
+/* Is the message finished, and only the removal of its content was left? */
 static bool is_removed(struct repair *r, int64_t id)
 {
     sqlite3_stmt *st = NULL;
@@ -689,7 +697,7 @@ static bool is_removed(struct repair *r, int64_t id)
 
     sqlite_bind_int(st, 1, id);
     yes = yes && sqlite3_step(st) == SQLITE_ROW;
-    (void)sqlite3_finalize(st); /* an error means no, which keeps it */
+    (void)sqlite3_finalize(st); /* an error means no, which keeps the content */
     return yes;
 }
 
@@ -703,11 +711,11 @@ static int64_t content_size(struct repair *r, int64_t id)
         sqlite_bind_int(st, 1, id);
         size = sqlite3_step(st) == SQLITE_ROW ? sqlite3_column_int64(st, 0) : 0;
     }
-    (void)sqlite3_finalize(st); /* 0 is what is told then */
+    (void)sqlite3_finalize(st); /* 0 after an error */
     return size;
 }
 
-/* How many recipients the message's own row counts; 0 when it makes no sense. */
+/* Returns the number of recipients that the message's row counts; 0 if the row is invalid. */
 static uint64_t rcpts_expected(struct repair *r, int64_t id)
 {
     sqlite3_stmt *st = NULL;
@@ -719,7 +727,7 @@ static uint64_t rcpts_expected(struct repair *r, int64_t id)
         sqlite_bind_int(st, 1, id);
         count = sqlite3_step(st) == SQLITE_ROW ? sqlite3_column_int64(st, 0) : 0;
     }
-    (void)sqlite3_finalize(st); /* what does not add up is noticed when it is looked at */
+    (void)sqlite3_finalize(st); /* look_at reports counts that are wrong */
     return count < 0 || count > SPOOL_RCPTS_MAX ? 0 : (uint64_t)count;
 }
 
@@ -754,7 +762,8 @@ static int copy_message(struct repair *r, struct copies *c, int64_t id)
         }
         if (rcpts.rows == 0 && content.rows == 0 && record == NULL &&
             (has_file ? is_removed(r, id) : r->messages_are_whole)) {
-            return 0; /* it is through; or an index named it, and nothing of it is there */
+            return 0; /* the message is finished, or was only named by an index and nothing is left
+                       * of it */
         }
         size = has_file ? size : record != NULL ? record->size : (uint64_t)content_size(r, id);
         err = make_message(r, id, has_file, size);
@@ -765,7 +774,7 @@ static int copy_message(struct repair *r, struct copies *c, int64_t id)
     } else {
         err = find_content(r, id);
     }
-    /* A page that was overwritten with one of the same kind can be read, and rows are missing. */
+    /* A page that was overwritten with one of the same kind can be read, but rows are missing. */
     if (r->old != NULL && (!rcpts.whole || rcpts.rows < rcpts_expected(r, id))) {
         list_add(&r->trouble, id);
     }
@@ -775,8 +784,8 @@ static int copy_message(struct repair *r, struct copies *c, int64_t id)
     return err;
 }
 
-/* What indexes tell of messages whose rows could not all be read: `to` gets the columns of each
- * entry, of which the first is the message's id. Values of a wrong type leave their entry out. */
+/* Runs `to` with the columns of each index entry of these messages, whose rows could not all be
+ * read. The first column is the message's id. Skips entries with values of a wrong type. */
 static int copy_entries(struct repair *r, enum index which, const char *columns, const char *types,
                         const struct id_list *messages, const char *to)
 {
@@ -803,19 +812,20 @@ static int copy_entries(struct repair *r, enum index which, const char *columns,
             }
             if (fits) {
                 err = sqlite3_step(write) == SQLITE_DONE ? 0 : failed_new(r, "write");
-                (void)sqlite3_reset(write); /* says again what step said */
+                (void)sqlite3_reset(write); /* returns the error of the last step again */
             }
         }
-        (void)sqlite3_finalize(read); /* what it could not read is missing, as is told */
+        (void)sqlite3_finalize(read); /* entries that could not be read are reported as missing
+                                       * recipients */
     }
-    (void)sqlite3_finalize(write); /* nothing is left to say */
+    (void)sqlite3_finalize(write); /* no error is left */
     return err;
 }
 
 _Static_assert(SPOOL_RCPTS_MAX == 10000000, "copy_from_indexes");
 
-/* One index has the addresses, another one the states: what was delivered or failed must not be
- * delivered because its row is lost. */
+/* Rebuilds recipients and senders. One index has the addresses, another the states: a delivered or
+ * failed recipient must not be delivered again because its row was lost. */
 static int copy_from_indexes(struct repair *r)
 {
     int err = exec_new(r, "CREATE TEMP TABLE route (message, n, transport, nexthop, state,"
@@ -857,11 +867,11 @@ static bool has_row(struct repair *r, const char *sql, int64_t id)
 
     sqlite_bind_int(st, 1, id);
     yes = yes && sqlite3_step(st) == SQLITE_ROW;
-    (void)sqlite3_finalize(st); /* the message is doubted either way */
+    (void)sqlite3_finalize(st); /* the message is quarantined in any case */
     return yes;
 }
 
-/* Say of a message without a row of its own what there is. */
+/* Quarantines a message whose row was missing; the reason lists what was found. */
 static int doubt_made(struct repair *r, int64_t id)
 {
     bool has_rcpts = has_row(r, "SELECT 1 FROM recipient WHERE message = ?1", id);
@@ -884,38 +894,85 @@ static int doubt_made(struct repair *r, int64_t id)
     return doubt(r, id, reason);
 }
 
-/* What an operator has decided; as much of it as can be read. A row that the new table refuses is
- * left out. */
+static int64_t old_number(struct repair *r, const char *sql)
+{
+    sqlite3_stmt *st = NULL;
+    int64_t n = 0;
+
+    if (r->old != NULL && sqlite3_prepare_v2(r->old, sql, -1, &st, NULL) == SQLITE_OK &&
+        sqlite3_step(st) == SQLITE_ROW) {
+        n = sqlite3_column_int64(st, 0);
+    }
+    (void)sqlite3_finalize(st); /* 0 is a safe value */
+    return n > 0 && n < INT64_C(1) << 60 ? n : 0;
+}
+
+/* Copies a note. A damaged one keeps its wrong sum; one of an old spool without sums gets a sum.
+ * Returns false if the new table refuses the note. */
+static bool copy_note(struct repair *r, sqlite3_stmt *from, bool has_sum, sqlite3_stmt *to)
+{
+    struct slice name, text;
+    bool is_whole = sqlite_note_row(from, &name, &text), ok;
+
+    if (has_sum && !is_whole) {
+        tell(r, "note %.*s: it is damaged", SLICE_ARGS(name));
+    }
+    sqlite_bind_slice(to, 1, name);
+    sqlite_bind_slice(to, 2, text);
+    if (has_sum) {
+        (void)sqlite3_bind_value(to, 3, sqlite3_column_value(from, 2)); /* sqlite3_step would
+                                                                         * fail */
+    } else {
+        sqlite_bind_int(to, 3, (int64_t)row_sum_note(name, text));
+    }
+    ok = name.len > 0 && sqlite3_step(to) == SQLITE_DONE;
+    (void)sqlite3_reset(to); /* returns the error of the last step again */
+    return ok;
+}
+
+static int put_lost(struct repair *r)
+{
+    const struct slice name = SLICE(SPOOL_NOTE_LOST), text = SLICE("by a repair");
+    char sql[200];
+
+    tell(r, "not all interventions could be read: all mail is held until an operator cancels that; "
+            "see \"sluice interventions\"");
+    (void)snprintf(sql, sizeof sql, "INSERT OR REPLACE INTO note VALUES ('%s', '%s', %lld)",
+                   name.ptr, text.ptr, (long long)row_sum_note(name, text)); /* it fits */
+    return exec_new(r, sql);
+}
+
+/* Copies the overrides of operators. If not all can be read, the new spool gets SPOOL_NOTE_LOST. */
 static int copy_notes(struct repair *r)
 {
     sqlite3_stmt *from = NULL, *to = NULL;
-    int rc = sqlite3_prepare_v2(r->new, "INSERT OR IGNORE INTO note (name, text) VALUES (?1, ?2)",
-                                -1, &to, NULL),
-        read;
+    bool all = true, has_sum;
+    int read;
 
-    if (rc != SQLITE_OK) {
+    if (r->old == NULL) {
+        return put_lost(r);
+    }
+    read = sqlite3_prepare_v2(r->old, sqlite_statement_sql[ST_NOTES], -1, &from, NULL);
+    has_sum = read == SQLITE_OK;
+    if (!has_sum) {
+        read = sqlite3_prepare_v2(r->old, "SELECT name, text, NULL FROM note", -1, &from, NULL);
+    }
+    if (read != SQLITE_OK) {
+        int64_t version = old_number(r, "PRAGMA user_version");
+
+        return version > 0 && version < NOTES_VERSION ? 0 : put_lost(r);
+    }
+    if (sqlite3_prepare_v2(r->new, "INSERT INTO note (name, text, sum) VALUES (?1, ?2, ?3)", -1,
+                           &to, NULL) != SQLITE_OK) {
+        (void)sqlite3_finalize(from); /* it was never stepped */
         return failed_new(r, "make the tables");
     }
-    read = sqlite3_prepare_v2(r->old, "SELECT name, text FROM note", -1, &from, NULL);
-    if (read != SQLITE_OK) {
-        (void)sqlite3_finalize(to); /* never stepped */
-        return 0; /* a spool of before there were notes, or nothing is left of them */
-    }
     while ((read = sqlite3_step(from)) == SQLITE_ROW) {
-        if (sqlite3_column_type(from, 0) == SQLITE_TEXT &&
-            sqlite3_column_type(from, 1) == SQLITE_TEXT) {
-            (void)sqlite3_bind_value(to, 1, sqlite3_column_value(from, 0)); /* step would fail */
-            (void)sqlite3_bind_value(to, 2, sqlite3_column_value(from, 1));
-            (void)sqlite3_step(to); /* what is refused is left out */
-            (void)sqlite3_reset(to);
-        }
+        all = copy_note(r, from, has_sum, to) && all;
     }
-    if (read != SQLITE_DONE) {
-        tell(r, "not all interventions could be read: see \"sluice interventions\"");
-    }
-    (void)sqlite3_finalize(from); /* says again what step said */
+    (void)sqlite3_finalize(from); /* returns the error of the last step again */
     (void)sqlite3_finalize(to);
-    return 0;
+    return read == SQLITE_DONE && all ? 0 : put_lost(r);
 }
 
 static int copy_all(struct repair *r)
@@ -944,7 +1001,7 @@ static int copy_all(struct repair *r)
             err = doubt(r, r->trouble.ids[i], "not all of its recipients could be read");
         }
     }
-    if (err == 0 && r->old != NULL) {
+    if (err == 0) {
         err = copy_notes(r);
     }
     copy_end(&c.message);
@@ -961,8 +1018,9 @@ static void note_passing(void *context, int64_t id)
     list_add(&r->found, id);
 }
 
-/* Before anything else, since what belongs to it has no rows in the old database. When that has
- * lost its counters, what is said to have moved into it is taken to have. */
+/* Makes rows for mail in passage. This comes first, since such mail has no rows in the old
+ * database. If the old database has lost its counters, all marks of messages that moved into it are
+ * believed. */
 static int take_passing(struct repair *r)
 {
     int64_t commits = r->commits - 1;
@@ -993,7 +1051,7 @@ static int take_passing(struct repair *r)
 
 /* ---- looking at the new one ----------------------------------------------------------------- */
 
-/* What is wrong with a message in the new database, as its holder would see it. */
+/* Checks a message in the new database as the daemon would, and quarantines it if it fails. */
 static int look_at(struct repair *r, struct spool *sp, int64_t id)
 {
     struct msg_id msg = {(uint64_t)id};
@@ -1009,7 +1067,7 @@ static int look_at(struct repair *r, struct spool *sp, int64_t id)
     if (slice_starts(words, slice_string(text))) {
         words = slice_skip(words, strlen(text) + 2);
     }
-    (void)snprintf(reason, sizeof reason, "%.*s", SLICE_ARGS(words)); /* cut is fine */
+    (void)snprintf(reason, sizeof reason, "%.*s", SLICE_ARGS(words)); /* may be cut */
     return doubt(r, id, reason);
 }
 
@@ -1037,20 +1095,7 @@ static int look_at_all(struct repair *r)
 
 /* ---- the new database ----------------------------------------------------------------------- */
 
-static int64_t old_number(struct repair *r, const char *sql)
-{
-    sqlite3_stmt *st = NULL;
-    int64_t n = 0;
-
-    if (r->old != NULL && sqlite3_prepare_v2(r->old, sql, -1, &st, NULL) == SQLITE_OK &&
-        sqlite3_step(st) == SQLITE_ROW) {
-        n = sqlite3_column_int64(st, 0);
-    }
-    (void)sqlite3_finalize(st); /* 0 is safe */
-    return n > 0 && n < INT64_C(1) << 60 ? n : 0;
-}
-
-/* The number in every segment of this spool; 0 when it can't be read. */
+/* Returns the number that is in every segment of this spool; 0 if it can't be read. */
 static int64_t old_tag(struct repair *r)
 {
     sqlite3_stmt *st = NULL;
@@ -1061,7 +1106,7 @@ static int64_t old_tag(struct repair *r)
         sqlite3_step(st) == SQLITE_ROW) {
         tag = sqlite3_column_int64(st, 0);
     }
-    (void)sqlite3_finalize(st); /* then the segments say it */
+    (void)sqlite3_finalize(st); /* then the segments have it */
     return tag;
 }
 
@@ -1070,13 +1115,13 @@ static int make_new(struct repair *r)
     const char *why = "";
     int fd, rc, err;
 
-    (void)unlink(r->repairing); /* what an earlier one left */
+    (void)unlink(r->repairing); /* left by an earlier repair */
     fd = open(r->repairing, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) {
         return failed(r, -errno, "create", r->repairing);
     }
     err = give_to_owner(r, fd, r->repairing);
-    (void)close(fd); /* empty */
+    (void)close(fd); /* nothing was written */
     if (err != 0) {
         return err;
     }
@@ -1086,7 +1131,7 @@ static int make_new(struct repair *r)
     if (rc != SQLITE_OK) {
         return failed_new(r, "open");
     }
-    /* It is synced when it is complete; before that it may as well be lost. */
+    /* The file is synced when it is complete; before that a loss does not matter. */
     rc = sqlite3_exec(r->new,
                       "PRAGMA page_size = 4096; PRAGMA journal_mode = MEMORY;"
                       "PRAGMA synchronous = OFF",
@@ -1095,13 +1140,13 @@ static int make_new(struct repair *r)
         rc = schema_upgrade(r->new, schema_steps, schema_version, &why);
     }
     if (rc == SQLITE_OK) {
-        /* Values are looked at when all is copied. */
+        /* Values are checked after everything is copied. */
         rc = sqlite3_exec(r->new, "PRAGMA ignore_check_constraints = ON", NULL, NULL, NULL);
     }
     return rc == SQLITE_OK ? 0 : failed_new(r, "make the tables");
 }
 
-/* What follows from the rows. */
+/* Computes counters and columns that depend on other rows. */
 static int count_again(struct repair *r)
 {
     char sql[400];
@@ -1117,7 +1162,7 @@ static int count_again(struct repair *r)
                    "UPDATE spool SET last_id = max(%lld, (SELECT ifnull(max(id), 0) FROM message"
                    " WHERE id < 1 << 60)), commits = %lld, bytes = (SELECT ifnull(sum(size), 0)"
                    " FROM message)",
-                   (long long)r->last_id, (long long)r->commits); /* fits */
+                   (long long)r->last_id, (long long)r->commits); /* it fits */
     err = err != 0 ? err : exec_new(r, sql);
     return err != 0 ? err
                     : exec_new(r, "UPDATE spool SET unlisted_from = last_id + 1,"
@@ -1136,12 +1181,12 @@ static int fill(struct repair *r)
     err = err != 0 ? err : copy_all(r);
     if (err == 0) {
         (void)snprintf(sql, sizeof sql, "UPDATE spool SET passage_from = %lld",
-                       (long long)r->passage_from); /* fits */
+                       (long long)r->passage_from); /* it fits */
         err = exec_new(r, sql);
     }
     if (err == 0 && r->tag != 0) {
         (void)snprintf(sql, sizeof sql, "UPDATE spool SET tag = %lld",
-                       (long long)r->tag); /* fits */
+                       (long long)r->tag); /* it fits */
         err = exec_new(r, sql);
     }
     err = err != 0 ? err : exec_new(r, "COMMIT");
@@ -1161,7 +1206,7 @@ static int sync_path(struct repair *r, const char *path, int flags)
         err = failed(r, -errno, "sync", path);
     }
     if (fd >= 0) {
-        (void)close(fd); /* it is synced, or has failed */
+        (void)close(fd); /* already synced, or failed */
     }
     return err;
 }
@@ -1180,7 +1225,7 @@ static int move(struct repair *r, const char *from, const char *to)
     return rename(from, to) == 0 ? 0 : failed(r, -errno, "rename", from);
 }
 
-/* The name under which the old database is kept; with `last`, the highest that is taken. */
+/* Returns the first free name PATH.damaged-N; with `last` the last one in use, if any. */
 static char *kept_name(const struct repair *r, bool last)
 {
     char suffix[32], *name = NULL;
@@ -1188,7 +1233,7 @@ static char *kept_name(const struct repair *r, bool last)
     for (unsigned n = 1; n < KEPT_MAX; n++) {
         char *next;
 
-        (void)snprintf(suffix, sizeof suffix, ".damaged-%u", n); /* fits */
+        (void)snprintf(suffix, sizeof suffix, ".damaged-%u", n); /* it fits */
         next = join(r->path, suffix);
         if (!exists(next)) {
             if (last && name != NULL) {
@@ -1204,7 +1249,7 @@ static char *kept_name(const struct repair *r, bool last)
     return name;
 }
 
-/* From PATH.repaired on, wherever an earlier repair was interrupted. */
+/* Puts PATH.repaired in place, from any step at which an earlier repair was interrupted. */
 static int put_in_place(struct repair *r)
 {
     char *log = join(r->path, "-wal"), *index = join(r->path, "-shm");
@@ -1221,7 +1266,7 @@ static int put_in_place(struct repair *r)
     if (err == 0 && exists(log)) {
         err = move(r, log, kept_log);
     }
-    (void)unlink(index); /* rebuilt from the log */
+    (void)unlink(index); /* the index is rebuilt from the log */
     err = err != 0 ? err : sync_dir(r);
     err = err != 0 ? err : move(r, r->repaired, r->path);
     err = err != 0 ? err : sync_dir(r);
@@ -1234,7 +1279,8 @@ static int put_in_place(struct repair *r)
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
-/* Open a database that is only read: its log stays as it is. False: it can't be read at all. */
+/* Opens a database for reading alone, so that its log stays as it is. Returns false if it can't be
+ * read. */
 static bool open_to_read(struct repair *r, const char *path)
 {
     sqlite3_stmt *st = NULL;
@@ -1254,10 +1300,10 @@ static bool open_to_read(struct repair *r, const char *path)
     if (rc == SQLITE_OK) {
         rc = sqlite3_step(st) == SQLITE_DONE ? SQLITE_OK : SQLITE_CORRUPT;
     }
-    (void)sqlite3_finalize(st); /* says again what step said */
+    (void)sqlite3_finalize(st); /* returns the error of the last step again */
     if (rc != SQLITE_OK) {
         tell(r, "%s: can't be read as a database: %s", path, sqlite3_errmsg(r->old));
-        (void)sqlite3_close(r->old); /* nothing is open in it */
+        (void)sqlite3_close(r->old); /* no statement is open */
         r->old = NULL;
     }
     return rc == SQLITE_OK;
@@ -1319,7 +1365,7 @@ static int make_repaired(struct repair *r)
     r->tag = old_tag(r);
     gather_all(r);
     err = fill(r);
-    (void)sqlite3_close(r->old); /* its statements are gone */
+    (void)sqlite3_close(r->old); /* its statements are finalized */
     sqlite_graft_remove(r->grafted);
     if (sqlite3_close(r->new) != SQLITE_OK && err == 0) {
         err = failed_new(r, "close");
@@ -1346,7 +1392,7 @@ int spool_repair(const char *url, spool_told *told, void *context, struct buf *r
     r.grafted = join(r.path, ".grafted");
     err = take_lock(&r, &lock);
     if (err == 0 && (exists(r.path) || !exists(r.repaired))) {
-        err = make_repaired(&r); /* else only names are left to be changed */
+        err = make_repaired(&r); /* else only the renaming is left */
     }
     if (err == 0) {
         err = put_in_place(&r);
@@ -1355,7 +1401,7 @@ int spool_repair(const char *url, spool_told *told, void *context, struct buf *r
         *ret_repaired = (struct spool_repaired){.messages = r.found.count, .doubtful = r.doubtful};
     }
     if (lock >= 0) {
-        (void)close(lock); /* and lets go of it */
+        (void)close(lock); /* releases the lock */
     }
     mem_free(r.found.ids);
     mem_free(r.trouble.ids);

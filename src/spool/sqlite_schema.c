@@ -3,7 +3,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Id as text, the way spool_id_print does it for ids of the short form. */
+#include "row_sum.h"
+
+/* Expression for the text of an id, as spool_id_print writes it for ids of the short form. */
 #define DIGIT(shift) "substr('0123456789BCDFGHJKLMNPQRSTVWXYZz', 1 + (m.id >> " #shift " & 31), 1)"
 #define ID_TEXT                                                                                    \
     DIGIT(50)                                                                                      \
@@ -119,8 +121,8 @@ const struct schema_step schema_steps[] = {
      "ALTER TABLE message ADD COLUMN class TEXT NOT NULL DEFAULT '';"
      "CREATE INDEX message_class ON message (class) WHERE listed = 1 AND class <> '';"
      "DROP VIEW queue;" QUEUE_VIEW("m.class, ")},
-    /* Rows from before have no checksums. A step that wrote them would read all content, and what
-     * was damaged before would be taken for good. */
+    /* Existing rows get no checksums. A step that computed them would read all content, and would
+     * accept existing damage. */
     {"keep checksums, and count commits",
      "ALTER TABLE message ADD COLUMN content_sum INTEGER;"
      "ALTER TABLE message ADD COLUMN sum INTEGER;"
@@ -130,14 +132,14 @@ const struct schema_step schema_steps[] = {
     {"keep where a message has its class from",
      "ALTER TABLE message ADD COLUMN class_source INTEGER NOT NULL DEFAULT 0"
      "  CHECK (class_source >= 0);"},
-    /* Content that has a file of its own stays there: that is still where the longest goes. */
+    /* Content with a file of its own stays there; the longest content still goes to such files. */
     {"put content into segments", "ALTER TABLE message ADD COLUMN segment INTEGER;"
                                   "ALTER TABLE message ADD COLUMN at INTEGER;"
                                   "CREATE INDEX message_segment ON message (segment, at, size)"
                                   "  WHERE listed = 1 AND segment IS NOT NULL;"
                                   "ALTER TABLE spool ADD COLUMN tag INTEGER NOT NULL DEFAULT 0;"
                                   "UPDATE spool SET tag = random();"},
-    /* Of results from before no reply is known: their reports give our account alone. */
+    /* Existing results have no reply: their bounces only have the diagnostic. */
     {"keep what remote sites said",
      "ALTER TABLE recipient ADD COLUMN reply TEXT NOT NULL DEFAULT '';"},
     {"keep what connections have shown",
@@ -160,6 +162,10 @@ const struct schema_step schema_steps[] = {
      ") STRICT;"},
     {"keep mail in passage out of the tables",
      "ALTER TABLE spool ADD COLUMN passage_from INTEGER NOT NULL DEFAULT 0;"},
+    /* A note that is not text gets no sum, and is therefore read as damaged. */
+    {"keep checksums of notes", "ALTER TABLE note ADD COLUMN sum INTEGER;"
+                                "UPDATE note SET sum = note_sum(name, text)"
+                                "  WHERE typeof(name) = 'text' AND typeof(text) = 'text';"},
 };
 
 const size_t schema_version = sizeof schema_steps / sizeof schema_steps[0];
@@ -181,7 +187,7 @@ static int number(sqlite3 *db, const char *sql, sqlite3_int64 *ret_n)
     return rc;
 }
 
-/* The file's version, when it is empty or a spool no newer than `version`. */
+/* Finds the version of the file, which must be empty or a spool no newer than `version`. */
 static int find_version(sqlite3 *db, size_t version, size_t *ret_found, const char **ret_why)
 {
     sqlite3_int64 application = 0, found = 0, objects = 0;
@@ -227,9 +233,22 @@ static int take_step(sqlite3 *db, const struct schema_step *step, size_t to)
         rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
     }
     if (rc != SQLITE_OK && !sqlite3_get_autocommit(db)) {
-        (void)sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL); /* closing would do it, too */
+        (void)sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL); /* or closing would */
     }
     return rc;
+}
+
+static struct slice value_text(sqlite3_value *value)
+{
+    return slice_of((const char *)sqlite3_value_text(value), (size_t)sqlite3_value_bytes(value));
+}
+
+/* Implements the SQL function note_sum(name, text) for a step. */
+static void note_sum(sqlite3_context *context, int count, sqlite3_value **values)
+{
+    (void)count;
+    sqlite3_result_int64(context,
+                         (sqlite3_int64)row_sum_note(value_text(values[0]), value_text(values[1])));
 }
 
 int schema_upgrade(sqlite3 *db, const struct schema_step *steps, size_t version,
@@ -238,6 +257,9 @@ int schema_upgrade(sqlite3 *db, const struct schema_step *steps, size_t version,
     size_t at;
     int rc = find_version(db, version, &at, ret_why);
 
+    if (rc == SQLITE_OK) {
+        rc = sqlite3_create_function(db, "note_sum", 2, SQLITE_UTF8, NULL, note_sum, NULL, NULL);
+    }
     for (; rc == SQLITE_OK && at < version; at++) {
         *ret_why = steps[at].what;
         rc = take_step(db, &steps[at], at + 1);

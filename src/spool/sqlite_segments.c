@@ -1,6 +1,6 @@
 /*
- * The sqlite engine: large content in segments. segments.h has the store; here are the rows that
- * name its records, which are told to it at the start, and changed when a record is moved.
+ * The sqlite engine: large content in segments (segments.h). This file handles the rows that name
+ * records: it counts them at the start, and changes them when a record is moved.
  */
 #include "sqlite_engine.h"
 
@@ -12,8 +12,8 @@
 
 #include "check.h"
 
-/* Up to here content is given as bytes, as it goes through a socket faster than a descriptor made
- * for it does. */
+/* Limit of content that is returned as bytes, which go through a socket faster than a descriptor
+ * made for them. */
 #define READ_AS_BYTES (UINT64_C(64) << 10)
 #define ROWS_AT_ONCE  64
 
@@ -68,7 +68,7 @@ int sqlite_segments_begin(struct sqlite_spool *s)
     if (err != 0) {
         return err;
     }
-    /* Of a database that went back, rows may be missing. */
+    /* A database that went back to an earlier commit may lack rows. */
     err = s->commits_told > s->commits ? segments_keep(&s->segments) : 0;
     if (err == 0) {
         err = segments_begin(&s->segments);
@@ -93,7 +93,7 @@ static int take(void *context, struct slice piece)
                                       : -ENOBUFS;
 }
 
-/* In memory that can't be changed any more, and holds this content alone. */
+/* Seals a memfd, so that it can't be changed any longer. */
 static int seal(int fd)
 {
     int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
@@ -117,7 +117,7 @@ int sqlite_hand_out(struct slice content, struct buf *ret_bytes, int *ret_fd)
         err = seal(c.fd);
     }
     if (err != 0 && c.fd >= 0) {
-        (void)close(c.fd); /* memory */
+        (void)close(c.fd); /* it is memory */
     }
     if (err == 0) {
         *ret_fd = c.fd;
@@ -144,7 +144,7 @@ int sqlite_segments_read(struct sqlite_spool *s, struct msg_id id, struct segmen
     }
     if (err != 0) {
         if (c.fd >= 0) {
-            (void)close(c.fd); /* memory */
+            (void)close(c.fd); /* it is memory */
         } else {
             buf_truncate(ret_bytes, before);
         }
@@ -186,7 +186,8 @@ static int rows_of(struct sqlite_spool *s, uint32_t segment, struct record_row r
     return err;
 }
 
-/* -EBADMSG: it can't be read, and stays where it is; its turn to be delivered will tell. */
+/* Copies a record to the active segment. -EBADMSG: it can't be read, and stays in place; its
+ * delivery will report that. */
 static int move(struct sqlite_spool *s, const struct record_row *row)
 {
     struct spool_content content = {.fd_size = row->size};
@@ -203,7 +204,7 @@ static int move(struct sqlite_spool *s, const struct record_row *row)
         return err;
     }
     err = segments_append(&s->segments, row->id, slice_of(NULL, 0), &content, &place, &again);
-    (void)close(content.fd); /* memory */
+    (void)close(content.fd); /* it is memory */
     if (err != 0) {
         return err;
     }
@@ -236,7 +237,7 @@ int sqlite_segments_empty(struct sqlite_spool *s, uint32_t segment, uint64_t byt
             moved++;
             done += rows[i].size;
         } else if (failed != -EBADMSG) {
-            segments_can_not_empty(&s->segments, segment); /* no room now, or no memory */
+            segments_can_not_empty(&s->segments, segment); /* no room or memory now */
             return 0;
         }
     }
@@ -244,7 +245,8 @@ int sqlite_segments_empty(struct sqlite_spool *s, uint32_t segment, uint64_t byt
         return spool_batch_failed(&s->base, err);
     }
     if (moved == 0) {
-        segments_can_not_empty(&s->segments, segment); /* what is in it is unlisted, or damaged */
+        segments_can_not_empty(&s->segments, segment); /* the remaining records are unlisted or
+                                                        * damaged */
     }
     return 0;
 }

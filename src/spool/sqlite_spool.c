@@ -1,24 +1,26 @@
 /*
- * The sqlite engine: opening, changes, claims. Tables are in sqlite_schema.c, the on-disk format in
- * docs/spool.md.
+ * The sqlite engine: opening, changes, claims. sqlite_schema.c has the tables, docs/spool.md the
+ * on-disk format.
  *
- * The cost of mail that passes straight through decides the shape. Such a message is in passage: a
- * record in a file beside the database, and soon another one that ends it (passage.h). A batch of
- * such mail alone leaves the database as it is: no transaction, no page. When it turns out that a
- * message stays (deferred, held), sqlite_need_rows makes its rows, appended at the end of their
- * tables and in no secondary index, and list_message puts them into the indexes. What has too many
- * recipients or too much content for passage has its rows from the beginning.
+ * The design keeps mail cheap that is delivered at once. Such a message is in passage: a record in
+ * a file outside the database, and soon another record that ends it (passage.h). A batch of such
+ * mail alone leaves the database unchanged: no transaction, no page. When a message stays
+ * (deferred, held), sqlite_need_rows makes its rows, appended at the end of their tables and in no
+ * secondary index, and list_message adds them to the indexes. A message with too many recipients or
+ * too much content for passage has rows from the beginning.
  *
  * The write-ahead log. A commit appends changed pages to the log and syncs it: one sequential
- * write, one sync. Moving pages to the database (a checkpoint) takes two more syncs and is not done
- * at SQLite's usual time, each 1,000 pages, but by spool_tidy when the caller is idle and there are
- * LOG_TIDY_PAGES, and in a commit only when it could not be put off any longer: LOG_MAX_PAGES.
- * A page that was written many times since is moved once. Mail that is deferred changes pages all
- * over the indexes: with 64 MiB the longest commit of 500 such messages took 130 ms, with 16 MiB
- * 55 ms, and with 8 MiB no less. It is kept smaller still because moving it must fit into the
- * reserve when the disk is full (reserve.h); a log larger than that would eat the reserve and not
- * be started over. A reader that stays in one transaction for long keeps the log from being started
- * over; it then grows until he ends.
+ * write, one sync. Moving pages to the database (a checkpoint) takes two more syncs. SQLite would
+ * do that every 1,000 pages. Instead spool_tidy does it when the caller is idle and there are
+ * LOG_TIDY_PAGES; a commit does it only at LOG_MAX_PAGES. A page that was written many times is
+ * then moved once.
+ *
+ * Mail that is deferred changes pages all over the indexes: with a log of 64 MiB the longest commit
+ * of 500 such messages took 130 ms, with 16 MiB 55 ms, and with 8 MiB no less. The limit is smaller
+ * still, because moving the log must fit into the reserve when the disk is full (reserve.h); a
+ * larger log would use up the reserve and not be started over. A reader that stays in one
+ * transaction for long also prevents that the log is started over; the log then grows until the
+ * reader ends.
  */
 #include "sqlite_engine.h"
 
@@ -43,24 +45,24 @@
 #define PAGE_SIZE      4096
 #define CACHE_KIB      16384
 #define LOG_TIDY_PAGES 256  /* 1 MiB */
-#define LOG_MAX_PAGES  512  /* 2 MiB, which is also what is kept of the file */
+#define LOG_MAX_PAGES  512  /* 2 MiB, also the size to which the file is cut */
 #define BUSY_MS        1000 /* for an operator who writes with the sqlite3 shell */
-/* Far more than it takes to open a database with a log that has to be read again. */
+/* Far more space than opening a database takes, even if its log must be read again. */
 #define OPENING_BYTES ((uint64_t)1 << 20)
-/* Old unlisted messages listed by one commit: more than a commit usually adds, so that they become
- * fewer, and few enough to take no longer than its sync. */
+/* Limit of old unlisted messages that one commit lists: more than a commit usually adds, so that
+ * their number falls, and few enough to take no longer than the commit's sync. */
 #define LIST_PER_COMMIT 512
 #define PREFIX_ROOM     ((size_t)1 << 16)
-#define REMOVED_MAX     1000 /* rows of contents that were removed, before they are forgotten */
+#define REMOVED_MAX     1000 /* limit of rows in `removed`, before they are deleted */
 #define LOCK_TEXT_MAX   64
-/* Bytes of dead content in segments from which on commits help to give room back, and how many each
- * of them moves: little beside what it writes anyway. */
+/* Dead content in segments above which commits help to free room, and the bytes that each commit
+ * moves: little compared with its other writes. */
 #define DEAD_MAX         (UINT64_C(256) << 20)
 #define EMPTY_PER_COMMIT (UINT64_C(256) << 10)
 #define EMPTY_PER_TIDY   (UINT64_C(1) << 20)
 
-/* The numbers above, in words that SQLite reads. secure_delete is a default of Debian's SQLite: it
- * would write every deleted page once more. Who can read the disk could read the mail while it was
+/* The numbers above as SQL. secure_delete, a default of Debian's SQLite, would write every deleted
+ * page once more; it is off, as a user who can read the disk could read the mail while it was
  * queued. */
 static const char settings[] = "PRAGMA page_size = 4096;"
                                "PRAGMA journal_mode = WAL;"
@@ -116,7 +118,9 @@ int sqlite_fail(struct sqlite_spool *s, int rc, const char *what)
     int system = s->db == NULL ? 0 : sqlite3_system_errno(s->db);
 
     s->space_ran_out = s->space_ran_out || (err == -ENOSPC && s->lock_fd >= 0);
-    const char *advice = err == -EUCLEAN ? "; the database is damaged, see docs/spool.md" : "";
+    const char *advice = err == -EUCLEAN ? "; the database is damaged: with the daemon stopped, "
+                                           "`sluice spool repair' makes a new one of what is left"
+                                         : "";
     const char *why = err == -ENOSPC ? "no space left on the device"
                       : s->db != NULL && sqlite3_errcode(s->db) == rc ? sqlite3_errmsg(s->db)
                                                                       : sqlite3_errstr(rc);
@@ -141,13 +145,14 @@ static sqlite3_stmt *prepared(struct sqlite_spool *s, enum statement which)
 
     if (*st == NULL) {
         (void)sqlite3_prepare_v3(s->db, sqlite_statement_sql[which], -1, SQLITE_PREPARE_PERSISTENT,
-                                 st, NULL); /* sqlite_step finds NULL and asks for the error */
+                                 st, NULL); /* on an error sqlite_step finds NULL and returns the
+                                             * cause */
     }
     return *st;
 }
 
-/* The first statement of a batch that changes the database begins its transaction: most batches of
- * mail that passes have none. */
+/* Begins the transaction of a batch with its first statement that changes the database. Most
+ * batches of passing mail have none. */
 sqlite3_stmt *sqlite_ask(struct sqlite_spool *s, enum statement which)
 {
     sqlite3_stmt *st = prepared(s, which), *first;
@@ -157,9 +162,9 @@ sqlite3_stmt *sqlite_ask(struct sqlite_spool *s, enum statement which)
     }
     first = prepared(s, ST_BEGIN);
     if (sqlite_step(s, first) != SQLITE_DONE) {
-        return NULL; /* the connection has the error */
+        return NULL; /* sqlite_step returns the connection's error */
     }
-    (void)sqlite3_reset(first); /* SQLITE_OK */
+    (void)sqlite3_reset(first); /* always SQLITE_OK */
     s->in_transaction = true;
     return st;
 }
@@ -174,17 +179,17 @@ int sqlite_done(struct sqlite_spool *s, sqlite3_stmt *st, int rc)
     int err = rc == SQLITE_DONE || rc == SQLITE_ROW ? 0 : sqlite_fail(s, rc, "spool");
 
     if (st != NULL) {
-        (void)sqlite3_reset(st); /* says again what step said */
+        (void)sqlite3_reset(st); /* returns the error of the last step again */
     }
-    /* An error of the disk makes SQLite undo the transaction, even when it met a mere read. */
+    /* After an error of the disk, even in a read, SQLite undoes the transaction. */
     if (err != 0 && s->in_transaction && sqlite3_get_autocommit(s->db)) {
         spool_batch_failed(&s->base, err);
     }
     return err;
 }
 
-/* Binding fails only for a wrong index or a text beyond SQLite's limits: a bug; NULL waits for
- * sqlite_step. */
+/* Binding fails only for a wrong index or a text beyond SQLite's limits, which would be a bug.
+ * sqlite_step handles NULL. */
 void sqlite_bind_int(sqlite3_stmt *st, int at, int64_t value)
 {
     if (st != NULL) {
@@ -200,8 +205,8 @@ void sqlite_bind_slice(sqlite3_stmt *st, int at, struct slice text)
     }
 }
 
-/* Run a statement of the batch that returns nothing. A failure fails the batch, but for one: what
- * the tables refuse, because the row was damaged, has changed nothing (-EBADMSG). */
+/* Runs a statement of the batch that returns no rows. A failure fails the batch, except -EBADMSG:
+ * the tables refuse a change of a damaged row, and nothing has changed. */
 static int run(struct sqlite_spool *s, sqlite3_stmt *st)
 {
     int err = sqlite_done(s, st, sqlite_step(s, st));
@@ -217,7 +222,7 @@ static int run_on(struct sqlite_spool *s, enum statement which, struct msg_id id
     return run(s, st);
 }
 
-/* Rows changed by the statement that `run` ran last. */
+/* Has the last `run` changed any rows? */
 static bool changed(struct sqlite_spool *s)
 {
     return sqlite3_changes(s->db) > 0;
@@ -240,7 +245,7 @@ static void total_add(struct sqlite_spool *s, enum spool_state state, int64_t by
 {
     uint64_t *total = spool_total_of(&s->totals, state);
 
-    if (total != NULL) { /* else the row was damaged, and counted for what it was before */
+    if (total != NULL) { /* a damaged row is counted under its previous state */
         *total = by < 0 && *total < (uint64_t)-by ? 0 : *total + (uint64_t)by;
     }
 }
@@ -256,7 +261,7 @@ int sqlite_flush_counts(struct sqlite_spool *s)
     sqlite3_stmt *st;
 
     if (s->base.batch_error != 0) {
-        return 0; /* they will be undone, and SQLite may have ended the transaction already */
+        return 0; /* the counts will be undone, and SQLite may have ended the transaction already */
     }
     s->counts = (struct sqlite_counts){.id = 0};
     if (counts.id == 0 || (counts.pending == 0 && counts.to_report == 0)) {
@@ -283,7 +288,7 @@ static int count_move(struct sqlite_spool *s, struct msg_id id, int64_t pending,
 
 /* ---- the batch ------------------------------------------------------------------------------ */
 
-/* At the start of a batch, when the contents of all rows in `removed` are gone. */
+/* Empties the table `removed` at the start of a batch, when the files of all its rows are gone. */
 static void forget_removed(struct sqlite_spool *s)
 {
     sqlite3_stmt *st;
@@ -291,7 +296,7 @@ static void forget_removed(struct sqlite_spool *s)
     s->removed = 0;
     if (content_files_sync_dir(&s->content) == 0) {
         st = sqlite_ask(s, ST_REMOVED_CLEAR);
-        (void)sqlite_done(s, st, sqlite_step(s, st)); /* rows too many do no harm */
+        (void)sqlite_done(s, st, sqlite_step(s, st)); /* superfluous rows have no effect */
     }
 }
 
@@ -315,33 +320,35 @@ bool sqlite_begin_alone(struct sqlite_spool *s)
     return s->base.dirty;
 }
 
-/* Of the batch that was open: how it ended is known. */
+/* Resets the batch's state after its end. */
 static void end_batch(struct sqlite_spool *s)
 {
     s->batch_open = s->in_transaction = s->has_rows_beside = false;
 }
 
-/* Move the log into the database as far as readers allow. Failing does no harm: the log is as
- * durable as the database, and the next call tries again. */
+/* Moves the log into the database as far as readers allow. A failure has no consequences: the log
+ * is as durable as the database, and the next call tries again. */
 static void checkpoint(struct sqlite_spool *s)
 {
     int pages = 0, moved = 0;
     int rc = sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_PASSIVE, &pages, &moved);
     bool whole = rc == SQLITE_OK && moved == pages;
 
-    /* A log that could not be moved whole is not started over. Not to be tried at each commit. */
+    /* A log that could not be moved completely is not started over. Remember its length, so that
+     * not every commit tries again. */
     s->log_kept = whole ? 0 : s->log_pages;
-    s->log_pages = s->log_kept; /* until the next commit tells */
+    s->log_pages = s->log_kept; /* until the next commit updates it */
 }
 
 static void undo(struct sqlite_spool *s, bool in_doubt)
 {
-    /* SQLite may have rolled back by itself: on a full disk, for one. */
+    /* SQLite may already have rolled back by itself, for example on a full disk. */
     if (!sqlite3_get_autocommit(s->db)) {
         sqlite3_stmt *st = prepared(s, ST_ROLLBACK);
 
         if (sqlite_step(s, st) != SQLITE_DONE) {
-            CHECK(sqlite3_get_autocommit(s->db)); /* what else a failed rollback could mean */
+            CHECK(sqlite3_get_autocommit(s->db)); /* a rollback may fail only if there is no
+                                                   * transaction */
         }
         if (st != NULL) {
             (void)sqlite3_reset(st);
@@ -351,7 +358,7 @@ static void undo(struct sqlite_spool *s, bool in_doubt)
     segments_undone(&s->segments, in_doubt);
     passage_undone(&s->passage);
     s->row_in_doubt = s->row_in_doubt || (in_doubt && s->in_transaction);
-    s->commits += in_doubt; /* its number may turn out to be taken */
+    s->commits += in_doubt; /* after a crash the failed commit may turn out durable */
     end_batch(s);
     s->totals = s->totals_before;
     s->passing = s->passing_before;
@@ -360,7 +367,8 @@ static void undo(struct sqlite_spool *s, bool in_doubt)
     claims_undo(&s->claims);
     sqlite_keys_undone(s);
     if (s->space_ran_out) {
-        /* With the log moved to the database and started over, what follows needs little. */
+        /* After the log was moved to the database and started over, later writes need little
+         * space. */
         s->space_ran_out = false;
         reserve_release(&s->reserve);
         checkpoint(s);
@@ -378,14 +386,14 @@ static int list_message(struct sqlite_spool *s, struct msg_id id)
     struct claim_facts facts = claims_get(&s->claims, id.n);
 
     if (err != 0 || !facts.unlisted) {
-        return err; /* what can't be read is listed as such */
+        return err; /* a message in passage that can't be read is listed as corrupt */
     }
     err = run_on(s, ST_MESSAGE_LIST, id);
     if (err == 0) {
         err = run_on(s, ST_RCPT_LIST, id);
     }
     if (err == -EBADMSG) {
-        err = 0; /* rows that make no sense stay out of the indexes; their reader tells */
+        err = 0; /* malformed rows stay out of the indexes; a read of them returns the fault */
     }
     if (err == 0 && facts.segment > 0) {
         segments_may_empty(&s->segments, facts.segment);
@@ -428,9 +436,10 @@ static int disk_free(const struct sqlite_spool *s, uint64_t *ret_bytes)
     return 0;
 }
 
-/* How much may be copied to empty a segment. The room comes back only when all of it is copied, and
- * what the reserve gave is there for results: without them nothing leaves a full disk. So only what
- * fits beside the log is begun; the more is delivered, the less there is to copy. */
+/* Returns how many bytes may be copied to empty a segment. The segment's room is only freed when
+ * all of it is copied, and the space that the reserve has freed is for results: without them no
+ * mail leaves a full disk. So a copy begins only if it fits next to the log. The more mail is
+ * delivered, the less must be copied. */
 static uint64_t room_to_empty(const struct sqlite_spool *s)
 {
     uint64_t bytes = 0;
@@ -444,19 +453,24 @@ static uint64_t room_to_empty(const struct sqlite_spool *s)
     return bytes - RESERVE_BYTES / 2 + segments_spare_bytes(&s->segments);
 }
 
-/* Under load, where the spool is never tidied, segments are emptied by commits once there is much
- * to gain. */
+/* Empties segments during a commit once there is much to gain; under load the spool is never
+ * tidied. */
 static int empty_segments(struct sqlite_spool *s)
 {
     uint32_t poorest = segments_poorest(&s->segments, false, room_to_empty(s));
 
-    return poorest == 0 || segments_dead_bytes(&s->segments) < DEAD_MAX
-               ? 0
-               : sqlite_segments_empty(s, poorest, EMPTY_PER_COMMIT);
+    int err = poorest == 0 || segments_dead_bytes(&s->segments) < DEAD_MAX
+                  ? 0
+                  : sqlite_segments_empty(s, poorest, EMPTY_PER_COMMIT);
+
+    if (err == -EUCLEAN) {
+        segments_can_not_empty(&s->segments, poorest); /* the next batch skips this segment */
+    }
+    return err;
 }
 
-/* Files of a commit that failed in doubt go with this one, which says that they are not wanted; as
- * delete_message does of its own. */
+/* Adds rows to `removed` for files of an earlier commit that failed in doubt: this commit proves
+ * that they are not needed. delete_message does the same for its own file. */
 static int remove_doubtful(struct sqlite_spool *s)
 {
     int err = 0;
@@ -468,7 +482,7 @@ static int remove_doubtful(struct sqlite_spool *s)
     return err;
 }
 
-/* Old messages that are not listed yet are, bit by bit. */
+/* Lists some of the old messages that are not listed yet. */
 static int list_old(struct sqlite_spool *s)
 {
     int err = 0;
@@ -481,13 +495,13 @@ static int list_old(struct sqlite_spool *s)
         }
         err = list_message(s, (struct msg_id){oldest});
         if (err == -EUCLEAN) {
-            s->can_not_list = oldest; /* the next batch goes without */
+            s->can_not_list = oldest; /* the next batch skips this message */
         }
     }
     return err;
 }
 
-/* What is left to be done in the database, if the batch changes it. */
+/* Completes the batch's changes of the database. */
 static int prepare_commit(struct sqlite_spool *s)
 {
     int err = sqlite_flush_counts(s);
@@ -513,8 +527,8 @@ static int prepare_commit(struct sqlite_spool *s)
     return err == 0 && (s->in_transaction || s->row_in_doubt) ? write_spool_row(s) : err;
 }
 
-/* Make durable what stands beside the database. *ret_in_doubt: some of it may turn out to have
- * happened. */
+/* Syncs the batch's data outside the database. *ret_in_doubt: after an error, some of it may turn
+ * out durable. */
 static int write_beside(struct sqlite_spool *s, bool *ret_in_doubt)
 {
     int err = content_files_sync(&s->content);
@@ -533,9 +547,9 @@ static int write_beside(struct sqlite_spool *s, bool *ret_in_doubt)
     return 0;
 }
 
-/* Where does the name lead? False: nowhere. Not asked by stat(2): once the times of a file have
- * been asked for, the next write gives it new ones in each case (Linux 6.13), and each sync would
- * have its inode to write, too. */
+/* Finds the file of a name; false if there is none. Uses statx(2) without the times. After a
+ * stat(2) the next write would give the file new times (Linux 6.13), and each sync would have to
+ * write its inode, too. */
 static bool find_place(const char *path, struct sqlite_place *ret_place)
 {
     struct statx st;
@@ -547,14 +561,14 @@ static bool find_place(const char *path, struct sqlite_place *ret_place)
     return true;
 }
 
-/* Do the names of the files that are open still lead to them? What is written to a file that was
- * removed is gone with this process. Two system calls, far less than the sync that follows. */
+/* Checks that the names of the open files still lead to them: data written to a removed file is
+ * lost when this process ends. Two system calls cost far less than the sync that follows. */
 static int check_places(struct sqlite_spool *s)
 {
     struct sqlite_place now = {0, 0};
 
     if (s->database.inode == 0) {
-        return 0; /* a file system of a test's, which has no names */
+        return 0; /* a test's file system, which has no names */
     }
     if (!find_place(s->path, &now) || now.inode != s->database.inode ||
         now.device != s->database.device) {
@@ -565,7 +579,7 @@ static int check_places(struct sqlite_spool *s)
         now.inode = 0;
     }
     if (s->log.inode == 0) {
-        s->log = now; /* it is made by the first change */
+        s->log = now; /* the first change creates the log */
     } else if (now.inode != s->log.inode || now.device != s->log.device) {
         return spool_fail(&s->base, -ESTALE,
                           "the log was removed or replaced while it is in use: %s", s->log_path);
@@ -573,15 +587,17 @@ static int check_places(struct sqlite_spool *s)
     return 0;
 }
 
-/* The lock file tells who holds the spool, and how many commits there were. It is not synced: after
- * the power has failed it may tell of fewer than there were, but never of more. */
+/* Writes the lock file: the process that has the spool open, and the number of commits. It is not
+ * synced: after a power failure it may have a lower number than there were commits, never a higher
+ * one. */
 static void write_lock(struct sqlite_spool *s)
 {
     char text[64];
     int len = snprintf(text, sizeof text, "%-12ld\n%-20llu\n", (long)getpid(),
                        (unsigned long long)s->commits);
 
-    (void)s->io->pwrite(s->lock_fd, text, (size_t)len, 0); /* a courtesy; the lock is what counts */
+    (void)s->io->pwrite(s->lock_fd, text, (size_t)len, 0); /* only for information; the lock itself
+                                                            * is flock's */
 }
 
 static int commit(struct spool *sp)
@@ -624,10 +640,11 @@ static int commit(struct spool *sp)
     return 0;
 }
 
-/* A batch of its own, which nothing waits for. Failing is harmless. */
+/* Empties a segment in a batch of its own, which no caller waits for. A failure has no
+ * consequences. */
 static void empty_some(struct sqlite_spool *s)
 {
-    /* On a disk that has been full room is worth more. */
+    /* On a disk that has been full, room is worth more. */
     uint32_t poorest = segments_poorest(&s->segments, !s->reserve.held, room_to_empty(s));
 
     if (poorest == 0) {
@@ -638,7 +655,7 @@ static void empty_some(struct sqlite_spool *s)
     }
     (void)sqlite_segments_empty(s, poorest, EMPTY_PER_TIDY); /* an error has failed the batch */
     if (spool_commit(&s->base) != 0) {
-        segments_can_not_empty(&s->segments, poorest); /* not again at once */
+        segments_can_not_empty(&s->segments, poorest); /* prevents an immediate retry */
     }
 }
 
@@ -654,7 +671,7 @@ static void tidy(struct spool *sp)
     if (s->log_pages - s->log_kept >= LOG_TIDY_PAGES) {
         checkpoint(s);
     }
-    /* Twice: what is taken now must not be what the next commit lacks. */
+    /* Twice, so that the next commit still finds space. */
     if (!s->reserve.held && disk_free(s, &free_now) == 0 && free_now >= 2 * RESERVE_BYTES) {
         reserve_fill(&s->reserve);
     }
@@ -664,15 +681,15 @@ static int on_log_grown(void *context, sqlite3 *db, const char *name, int pages)
 {
     struct sqlite_spool *s = context;
 
-    (void)db;   /* it is s->db */
-    (void)name; /* there is only "main" */
+    (void)db;   /* always s->db */
+    (void)name; /* always "main" */
     s->log_pages = pages;
     return SQLITE_OK;
 }
 
 /* ---- submit --------------------------------------------------------------------------------- */
 
-/* All of the content as one slice: as given when it is in one piece, else put together. */
+/* Returns all of the content as one slice: the caller's if it is in one piece, else a copy. */
 static int gather(struct sqlite_spool *s, const struct spool_new *n, struct slice *ret_all)
 {
     const struct spool_content *content = n->content;
@@ -719,7 +736,7 @@ static void lower(char *text, size_t len)
     }
 }
 
-/* The domain of an address, lower case, in the caller's space. */
+/* Returns the domain of an address in lower case, in the caller's `space`. */
 static struct slice lower_domain(struct slice address, char space[ADDRESS_MAX])
 {
     struct slice domain = spool_domain(address);
@@ -859,7 +876,7 @@ static int submit(struct spool *sp, struct msg_id id, const struct spool_new *n)
         err = sqlite_insert(s, id, n, in_file ? NULL : &bytes, place, sum);
     }
     if (err == -EBADMSG) {
-        /* There are rows of this id already, which only damage can leave; some are written. */
+        /* Rows of this id exist already, which only damage can cause; some rows are written. */
         err = spool_batch_failed(sp, -EIO);
     }
     if (err != 0) {
@@ -921,8 +938,8 @@ static void bind_verdict(sqlite3_stmt *st, const struct spool_verdict *v)
     sqlite_bind_slice(st, 9, v->tls);
 }
 
-/* The two frequent verdicts, on a recipient that is pending: done, or deferred. One statement each;
- * *ret_hit says whether it was pending. */
+/* Settles a pending recipient as done or deferred, the two frequent results, in one statement.
+ * *ret_hit: was the recipient pending? */
 static int settle_pending(struct sqlite_spool *s, struct msg_id id, uint32_t n,
                           const struct spool_verdict *v, bool *ret_hit)
 {
@@ -971,7 +988,7 @@ static int settle(struct spool *sp, struct msg_id id, uint32_t n, const struct s
     }
     err = run(s, st);
     if (err == 0 && is_pending) {
-        err = sqlite_tally_rcpt(s, id, n, 1); /* it was not */
+        err = sqlite_tally_rcpt(s, id, n, 1); /* it was not pending before */
     }
     return err != 0 ? err
                     : count_move(s, id, is_pending - was_pending,
@@ -997,7 +1014,7 @@ static int set_route(struct spool *sp, struct msg_id id, uint32_t n, struct slic
     sqlite_bind_int(st, 5, (int64_t)route_generation);
     err = run(s, st);
     if (err == 0 && !changed(s)) {
-        return rcpt_state(s, id, n, &state); /* -ENOENT, with words */
+        return rcpt_state(s, id, n, &state); /* sets -ENOENT and its text */
     }
     return err != 0 ? err : sqlite_tally_rcpt(s, id, n, 1);
 }
@@ -1042,8 +1059,8 @@ static int delete_message(struct sqlite_spool *s, struct msg_id id, const struct
     if (b->in_file && b->segment > 0) {
         segments_release(&s->segments, b->segment, b->size);
     } else if (b->in_file) {
-        /* A crash before the file is removed leaves a content that no message names: this row says
-         * that it is not wanted. Without it nothing would tell it from one whose row was lost. */
+        /* A crash before the file is removed leaves content that no message names. This row proves
+         * that the content is not needed; otherwise the content could be that of a lost row. */
         err = run_on(s, ST_REMOVED_ADD, id);
         if (err != 0) {
             return err;
@@ -1057,7 +1074,7 @@ static int delete_message(struct sqlite_spool *s, struct msg_id id, const struct
     return 0;
 }
 
-/* A claim ends, and the message is to be tried again at `due`. */
+/* Ends a claim; the message is due again at `due`. */
 static int defer(struct sqlite_spool *s, struct msg_id id, const struct sqlite_brief *b,
                  struct wall due)
 {
@@ -1152,7 +1169,7 @@ static int remove_message(struct spool *sp, struct msg_id id)
 
 /* ---- changes of a message's own fields ------------------------------------------------------ */
 
-/* Of the pending recipients; their routes, too. */
+/* Resets the attempts and routes of the pending recipients. */
 static int forget_tries(struct sqlite_spool *s, struct msg_id id)
 {
     int err = sqlite_tally_message(s, id, -1);
@@ -1188,7 +1205,7 @@ static int change(struct spool *sp, const struct spool_change *c)
         sqlite_bind_int(st, 6, to->force_expire);
         sqlite_bind_slice(st, 7, to->reason);
         bind_parked(st, 8, to->parked);
-    } else { /* leaves the indexes alone */
+    } else { /* does not touch the indexes */
         st = sqlite_ask(s, ST_MESSAGE_SET_FLAGS);
         sqlite_bind_int(st, 2, to->warnings > 0);
         sqlite_bind_int(st, 3, to->force_expire);
@@ -1197,7 +1214,7 @@ static int change(struct spool *sp, const struct spool_change *c)
     err = run(s, st);
     if (err == 0 && c->forget_tries) {
         err = forget_tries(s, id);
-        err = err == -EBADMSG ? 0 : err; /* what makes no sense is told when it is read */
+        err = err == -EBADMSG ? 0 : err; /* a read of malformed rows returns the fault */
     }
     if (err == 0 && moves && facts.unlisted) {
         err = list_message(s, id);
@@ -1240,7 +1257,7 @@ static int quarantine(struct spool *sp, struct msg_id id, struct slice reason)
     err = run(s, st);
     if (err == 0) {
         err = run_on(s, ST_RCPT_LIST, id);
-        err = err == -EBADMSG ? 0 : err; /* rows that make no sense stay out of the indexes */
+        err = err == -EBADMSG ? 0 : err; /* malformed rows stay out of the indexes */
     }
     if (err != 0) {
         return err;
@@ -1252,7 +1269,7 @@ static int quarantine(struct spool *sp, struct msg_id id, struct slice reason)
     return was_unlisted ? sqlite_tally_message(s, id, 1) : 0;
 }
 
-/* Something that the log should tell. */
+/* Stores a warning for the log. */
 static void warn(struct sqlite_spool *s, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -1262,7 +1279,8 @@ static void warn(struct sqlite_spool *s, const char *format, ...)
 
     if (s->warning_count < SQLITE_WARNINGS_MAX) {
         va_start(args, format);
-        (void)vsnprintf(s->warnings[s->warning_count++], SPOOL_ERROR_MAX, format, args); /* cut */
+        (void)vsnprintf(s->warnings[s->warning_count++], SPOOL_ERROR_MAX, format, args); /* may be
+                                                                                          * cut */
         va_end(args);
     }
 }
@@ -1274,7 +1292,7 @@ struct walk {
     struct sqlite_spool *s;
     unsigned order;
     enum statement part; /* ST_WALK_SAME_DUE, then ST_WALK_LATER */
-    sqlite3_stmt *st;    /* NULL between steps of different parts */
+    sqlite3_stmt *st;    /* NULL when the walk has ended */
 };
 
 static enum spool_state state_of(unsigned order)
@@ -1294,8 +1312,8 @@ static void walk_start(struct walk *w, struct sqlite_spool *s, unsigned order, e
     }
 }
 
-/* The next row that is not claimed; the cursor follows over claimed ones. *ret_found false at the
- * end. On an error, and at the end, the statement is done with. */
+/* Finds the next row that is not claimed; the cursor advances over claimed ones. At the end
+ * *ret_found is false. At the end and after an error the statement is reset. */
 static int walk_next(struct walk *w, struct claim_place *ret_place, bool *ret_found)
 {
     struct claims *claims = &w->s->claims;
@@ -1307,8 +1325,8 @@ static int walk_next(struct walk *w, struct claim_place *ret_place, bool *ret_fo
             struct claim_place place = {sqlite3_column_int64(w->st, 0),
                                         (uint64_t)sqlite3_column_int64(w->st, 1)};
 
-            /* An index that is out of order, or names what is no time, is damaged: the
-             * walk of all rows by their ids finds that message. */
+            /* Skip entries of a damaged index: out of order, or with an invalid time. The walk over
+             * all rows by id finds their messages. */
             if (sqlite3_column_type(w->st, 0) != SQLITE_INTEGER || place.id > INT64_MAX ||
                 !claim_place_before(claims->orders[w->order].cursor, place)) {
                 continue;
@@ -1323,7 +1341,7 @@ static int walk_next(struct walk *w, struct claim_place *ret_place, bool *ret_fo
         }
         err = sqlite_done(w->s, w->st, rc);
         if (err == -EUCLEAN) {
-            /* Other mail goes on: what is known in memory, and what is found by its id. */
+            /* Continue with other mail: the messages in memory, and those found by id. */
             if (!w->s->due_is_broken) {
                 w->s->due_is_broken = true;
                 warn(w->s,
@@ -1347,11 +1365,11 @@ static int walk_next(struct walk *w, struct claim_place *ret_place, bool *ret_fo
 static void walk_end(struct walk *w)
 {
     if (w->st != NULL) {
-        (void)sqlite3_reset(w->st); /* a walk that is not over has no error to tell */
+        (void)sqlite3_reset(w->st); /* an unfinished walk has no error */
     }
 }
 
-/* The first entry of the early heap that is still true; others are dropped. */
+/* Returns the first entry of the early heap that is still valid; drops invalid ones. */
 static int early_next(struct sqlite_spool *s, unsigned order, struct claim_place *ret_place,
                       bool *ret_found)
 {
@@ -1391,7 +1409,7 @@ static void unclaim(struct spool *sp, struct msg_id id)
     if (facts.unlisted) {
         claims_add_due(&s->claims, CLAIM_INCOMING, facts.due, id.n);
     } else if (sqlite_read_brief(s, id, &brief) != 0) {
-        claims_restart(&s->claims); /* its place is not known, so look everywhere */
+        claims_restart(&s->claims); /* its place is unknown, so restart the walks */
     } else if (claimable(brief.state)) {
         claims_add_due(&s->claims, order_of(brief.state), brief.due, id.n);
     }
@@ -1432,7 +1450,7 @@ static int claim(struct spool *sp, enum spool_state from, struct wall now, size_
         if (take_early) {
             claims_drop_early(&s->claims, order);
         }
-        /* Also when the early entry was this very row. */
+        /* Pass the row, too, if the early entry was for it. */
         if (have_row && row.id == place.id) {
             claims_advance(&s->claims, order, row);
             err = walk_next(&w, &row, &have_row);
@@ -1449,8 +1467,8 @@ static int claim(struct spool *sp, enum spool_state from, struct wall now, size_
     return err;
 }
 
-/* The first unclaimed messages of a key, and whether there are more. Claimed ones are met only
- * when they fell due before their key was asked for, so they are few. */
+/* Finds the first unclaimed messages of a key, and whether there are more. Claimed ones are only
+ * met if they fell due before their key was requested, so they are few. */
 static int find_parked(struct sqlite_spool *s, struct slice key, size_t max, struct msg_id *ret_ids,
                        size_t *ret_count, bool *ret_more)
 {
@@ -1544,7 +1562,7 @@ static size_t claimed(const struct spool *sp, uint64_t *cursor, size_t max, stru
 
 /* ---- opening and closing -------------------------------------------------------------------- */
 
-/* Pages of deleted mail: the database file keeps them for new mail. */
+/* Returns the size of the pages of deleted mail, which the database file keeps for new mail. */
 static uint64_t unused_bytes(struct sqlite_spool *s)
 {
     sqlite3_stmt *st = NULL;
@@ -1554,12 +1572,12 @@ static uint64_t unused_bytes(struct sqlite_spool *s)
         sqlite3_step(st) == SQLITE_ROW) {
         pages = (uint64_t)sqlite3_column_int64(st, 0);
     }
-    (void)sqlite3_finalize(st); /* says again what its last step said */
+    (void)sqlite3_finalize(st); /* returns the error of the last step again */
     return pages * PAGE_SIZE;
 }
 
-/* What is left for new mail. While the reserve is given up, as much has to stay unused, wherever it
- * is, before there is any. */
+/* Returns the space for new mail. While the reserve's file is missing, twice its size must stay
+ * unused. */
 static int free_bytes(struct spool *sp, uint64_t *ret_bytes)
 {
     struct sqlite_spool *s = sqlite_of(sp);
@@ -1595,12 +1613,12 @@ static void close_spool(struct spool *sp)
 
     sqlite_passage_finish(s);
     for (size_t i = 0; i < ST_COUNT; i++) {
-        (void)sqlite3_finalize(s->statements[i]); /* says again what its last step said */
+        (void)sqlite3_finalize(s->statements[i]); /* returns the error of the last step again */
     }
-    /* Closing moves the log into the database; when that fails, the next start does. */
+    /* Closing moves the log into the database; if that fails, the next start does it. */
     CHECK(sqlite3_close(s->db) == SQLITE_OK);
     if (s->lock_fd >= 0) {
-        (void)s->io->close(s->lock_fd); /* nothing was written that matters */
+        (void)s->io->close(s->lock_fd); /* a failed write would not matter */
     }
     reserve_fini(&s->reserve);
     content_files_fini(&s->content);
@@ -1669,8 +1687,8 @@ static char *path_with(const char *path, const char *suffix)
     return joined;
 }
 
-/* What the lock file says: of which process it is, for the message only, so it need not be the
- * truth; and how many commits there were. */
+/* Reads the lock file: returns the process that has the spool open, only for the message, as it may
+ * be out of date; and sets the number of commits. */
 static long lock_holder(struct sqlite_spool *s, int fd)
 {
     char text[LOCK_TEXT_MAX];
@@ -1684,7 +1702,7 @@ static long lock_holder(struct sqlite_spool *s, int fd)
     return slice_number(slice_trim(first), 0x7fffffff, &pid) ? (long)pid : 0;
 }
 
-/* Be the only holder, until the lock file is closed. */
+/* Locks the spool for writing until the lock file is closed. */
 static int take_lock(struct sqlite_spool *s)
 {
     char *path = path_with(s->path, ".lock");
@@ -1702,7 +1720,7 @@ static int take_lock(struct sqlite_spool *s)
                   : spool_fail(&s->base, -errno, "lock %s: %s", path, strerror(errno));
         goto out;
     }
-    (void)lock_holder(s, fd); /* it was not held */
+    (void)lock_holder(s, fd); /* for the number of commits */
 out:
     mem_free(path);
     return err;
@@ -1715,8 +1733,8 @@ static bool has_size(const char *path)
     return stat(path, &st) == 0 && st.st_size > 0;
 }
 
-/* Without its database, or with an empty one, there may still be a spool: contents, a log, or what
- * a repair was about to put in place. A new database would make that lost. */
+/* Refuses to create a database where parts of a spool exist: content, a log, or an unfinished
+ * repair. A new database would make them lost. */
 static int refuse_to_start_over(struct sqlite_spool *s)
 {
     char *repaired = path_with(s->path, ".repaired");
@@ -1736,8 +1754,8 @@ static int refuse_to_start_over(struct sqlite_spool *s)
                             s->path, what);
 }
 
-/* Mail is for its owner alone to read, so the file is made here and not by SQLite, which would ask
- * umask. Its name has to be durable, too. */
+/* Creates the database's file, readable by its owner alone: SQLite would apply the umask. Makes the
+ * name durable. */
 static int make_file(struct sqlite_spool *s)
 {
     int fd, err = has_size(s->path) ? 0 : refuse_to_start_over(s);
@@ -1753,12 +1771,12 @@ static int make_file(struct sqlite_spool *s)
     if (fd < 0) {
         return spool_fail(&s->base, fd, "create %s: %s", s->path, strerror(-fd));
     }
-    (void)s->io->close(fd); /* empty */
+    (void)s->io->close(fd); /* nothing was written */
     copy = mem_string(s->path);
     fd = s->io->open(dirname(copy), O_RDONLY | O_DIRECTORY, 0);
     err = fd < 0 ? fd : s->io->fsync(fd);
     if (fd >= 0) {
-        (void)s->io->close(fd); /* only read */
+        (void)s->io->close(fd); /* opened for reading */
     }
     mem_free(copy);
     return err == 0
@@ -1782,8 +1800,7 @@ static int schema_result(struct sqlite_spool *s, int rc, const char *why)
                                  : sqlite_fail(s, rc, why);
 }
 
-/* Messages that were passing through when the last holder ended are unlisted still. They are due
- * now, and known again. */
+/* Loads the unlisted messages that were in memory when the last process ended. They are due now. */
 static int load_unlisted(struct sqlite_spool *s, uint64_t from)
 {
     sqlite3_stmt *st = sqlite_ask(s, ST_UNLISTED);
@@ -1807,7 +1824,8 @@ static int load_unlisted(struct sqlite_spool *s, uint64_t from)
     return sqlite_done(s, st, rc);
 }
 
-/* No id is given twice, whatever the row `spool` says. */
+/* Raises last_id to the highest id in use, whatever the row `spool` has, so that no id is assigned
+ * twice. */
 static int pass_rows(struct sqlite_spool *s)
 {
     sqlite3_stmt *st = sqlite_ask(s, ST_HIGHEST_ID);
@@ -1821,10 +1839,10 @@ static int pass_rows(struct sqlite_spool *s)
     return sqlite_done(s, st, rc);
 }
 
-/* Contents at the start. */
+/* State of the sweep over content files at the start. */
 struct sweep {
     struct sqlite_spool *s;
-    uint64_t last_id; /* that the database knows */
+    uint64_t last_id; /* last id known to the database */
     bool went_back;   /* the database is older than its last commit */
     uint64_t unknown, highest_unknown;
 };
@@ -1839,8 +1857,8 @@ static bool was_removed(struct sqlite_spool *s, struct msg_id id)
     return sqlite_done(s, st, rc) == 0 && rc == SQLITE_ROW;
 }
 
-/* A content that no message names is removed when it is sure that it is not missed: its message
- * was finished, or was never committed. Any other is kept, and told. */
+/* Decides whether content that no message names is kept. It is removed if it is certainly not
+ * needed: its message was finished, or never committed. Other content is kept and reported. */
 static int content_wanted(void *context, struct msg_id id)
 {
     struct sweep *sweep = context;
@@ -1873,8 +1891,8 @@ static int sweep_content(struct sqlite_spool *s, uint64_t last_id)
             s->path, (unsigned long long)(s->commits_told - s->commits), s->path);
     }
     err = content_files_sweep(&s->content, content_wanted, &sweep);
-    /* No id is given again that a content has, and from the next commit on it is one of the past.
-     */
+    /* Assign no id of existing content again; after the next commit such an id counts as an old
+     * one. */
     s->last_id =
         sweep.highest_unknown > s->last_id && sweep.highest_unknown < (uint64_t)SQLITE_LAST_ID_MAX
             ? sweep.highest_unknown
@@ -1893,7 +1911,7 @@ static int sweep_content(struct sqlite_spool *s, uint64_t last_id)
                : spool_fail(&s->base, err, "remove orphans: %s.d: %s", s->path, strerror(-err));
 }
 
-/* A start on a disk that is full: opening takes space for the log and its index. */
+/* Is the disk too full for a start? Opening needs space for the log and its index. */
 static bool is_short_of_space(const struct sqlite_spool *s)
 {
     uint64_t free_now = 0;
@@ -1944,7 +1962,7 @@ static int open_for_writing(struct sqlite_spool *s, uint64_t id_floor)
     if (err != 0) {
         return err;
     }
-    sqlite3_wal_hook(s->db, on_log_grown, s); /* instead of automatic checkpoints */
+    sqlite3_wal_hook(s->db, on_log_grown, s); /* replaces automatic checkpoints */
     rc = schema_upgrade(s->db, schema_steps, schema_version, &why);
     err = schema_result(s, rc, why);
     if (err == 0) {
@@ -1973,11 +1991,12 @@ static int open_for_writing(struct sqlite_spool *s, uint64_t id_floor)
     if (err == 0) {
         s->holds = true;
         write_lock(s);
-        (void)find_place(s->path, &s->database); /* else it is not looked at */
-        (void)find_place(s->log_path, &s->log);  /* the same, until there is one */
+        (void)find_place(s->path, &s->database); /* on failure the file is not checked */
+        (void)find_place(s->log_path, &s->log);  /* on failure the file is not checked until there
+                                                  * is one */
     }
     if (err == 0 && !is_short) {
-        reserve_fill(&s->reserve); /* else tidy does, when there is space again */
+        reserve_fill(&s->reserve); /* if skipped, tidy does it when there is space again */
     }
     return err;
 }
@@ -1996,7 +2015,7 @@ static int open_read_only(struct sqlite_spool *s, const char *uri, const char **
     return rc;
 }
 
-/* "file:" and the path, with what has a meaning in a URI escaped. */
+/* Builds a URI: "file:", the path with special characters escaped, and the query. */
 static char *path_uri(const char *path, const char *query)
 {
     size_t size = 5 + 3 * strlen(path) + strlen(query) + 1, at = 5;
@@ -2011,9 +2030,9 @@ static char *path_uri(const char *path, const char *query)
     return uri;
 }
 
-/* Readers share the log's index with the holder through a file, and need to be allowed to make it
- * when it is not there. Who may not can still read the database of a spool that is not held and
- * whose log is empty: nothing changes under them. */
+/* Opens the spool for reading. Readers share the log's index with the writing process through a
+ * file, and need permission to create it. A user without that permission can still read the
+ * database while no process writes to it and its log is empty. */
 static int open_for_reading(struct sqlite_spool *s)
 {
     char *uri = path_uri(s->path, ""), *still = path_uri(s->path, "?immutable=1");
@@ -2028,7 +2047,7 @@ static int open_for_reading(struct sqlite_spool *s)
             if (s->io->fstat_size(fd, &log_bytes) != 0) {
                 log_bytes = 1; /* not known to be empty */
             }
-            (void)s->io->close(fd); /* only read */
+            (void)s->io->close(fd); /* opened for reading */
         }
         if (fd == -ENOENT || (fd >= 0 && log_bytes == 0)) {
             (void)sqlite3_close(s->db); /* no statement is open */
@@ -2042,7 +2061,7 @@ static int open_for_reading(struct sqlite_spool *s)
     return schema_result(s, rc, why);
 }
 
-/* A reader finds rows alone. */
+/* Warns that a reader sees rows only, not mail in passage. */
 static void tell_of_passage(struct sqlite_spool *s)
 {
     struct sqlite_passing passing;
@@ -2055,6 +2074,32 @@ static void tell_of_passage(struct sqlite_spool *s)
     }
 }
 
+/* Warns of damage that prevents a start. A reader can read much of a damaged spool, but a process
+ * that writes must find all unlisted rows, and the highest id. */
+static void tell_of_damage(struct sqlite_spool *s)
+{
+    struct spool_totals totals;
+    uint64_t last_id, unlisted_from = 0;
+    int err = sqlite_read_spool(s, &totals, &last_id, &unlisted_from), rc;
+    sqlite3_stmt *st;
+
+    if (err == 0) {
+        st = sqlite_ask(s, ST_UNLISTED);
+        sqlite_bind_int(st, 1, (int64_t)unlisted_from);
+        while ((rc = sqlite_step(s, st)) == SQLITE_ROW) {
+            /* the row can be read */
+        }
+        err = sqlite_done(s, st, rc);
+    }
+    if (err == 0) {
+        st = sqlite_ask(s, ST_HIGHEST_ID);
+        err = sqlite_done(s, st, sqlite_step(s, st));
+    }
+    if (err == -EUCLEAN) {
+        warn(s, "the daemon can't start with this spool: %s", s->base.error);
+    }
+}
+
 int sqlite_spool_open(const char *where, enum spool_open_mode mode,
                       const struct spool_options *options, struct buf *ret_error,
                       struct spool **ret_spool)
@@ -2064,8 +2109,8 @@ int sqlite_spool_open(const char *where, enum spool_open_mode mode,
     char *dir = path_with(where, ".d");
     int err;
 
-    /* SQLite would count its memory, with a lock at each malloc and free, for functions that are
-     * not used here. Refused from the second call on, as SQLite is in use then. */
+    /* Stop SQLite from counting its memory, with a lock at each malloc and free, for functions that
+     * are not used here. From the second call on SQLite refuses, as it is in use then. */
     (void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
     s->base.engine = &sqlite_engine;
     s->base.mode = mode;
@@ -2092,6 +2137,7 @@ int sqlite_spool_open(const char *where, enum spool_open_mode mode,
     }
     if (err == 0 && mode == SPOOL_OPEN_READ) {
         tell_of_passage(s);
+        tell_of_damage(s);
     }
     if (err != 0) {
         buf_add_string(ret_error, s->base.error);

@@ -1,24 +1,24 @@
 /*
- * The statements of the sqlite engine; what they change is explained in docs/spool.md.
+ * The SQL statements of the sqlite engine. docs/spool.md explains the tables.
  *
  * Laid out as SQL, not by clang-format.
  */
 #include "sqlite_engine.h"
 
 /* clang-format off */
-/* Numbers of quarantining are the limits of spool.h and envelope.h: */
+/* The numbers in ST_MESSAGE_QUARANTINE are the limits of spool.h and envelope.h. */
 _Static_assert(SPOOL_RCPTS_MAX == 10000000 && SPOOL_CONTENT_MAX == 1099511627776, "quarantined");
 _Static_assert(2 * ENVELOPE_TRACE - 1 == 63 && SPOOL_SENDER_MAX == 320, "quarantined");
 _Static_assert(CLASS_NAME_MAX == 128 && CLASS_SOURCE_MAX == 9, "quarantined");
 _Static_assert(DSN_ENVID_MAX == 100 && SPOOL_REMOTE_MAX == 512, "quarantined");
 
-/* A time as it is when it is one, else 0. */
+/* Replaces an invalid time by 0. */
 #define TIME(column)                                                                               \
     "iif(typeof(" column ") = 'integer' AND " column                                               \
     " BETWEEN -(1 << 58) AND 1 << 58, " column ", 0)"
 
-/* A text as it is when it is one, of at most `max` bytes and without a NUL, at which length() ends;
- * else the empty one. */
+/* Replaces a text that is invalid, longer than `max` bytes, or contains a NUL, at which length()
+ * ends, by an empty one. */
 #define HARMLESS(column, max)                                                                      \
     "iif(typeof(" column ") = 'text' AND length(CAST(" column " AS BLOB)) <= " max                 \
     " AND instr(CAST(" column " AS BLOB), x'00') = 0, " column ", '')"
@@ -36,7 +36,7 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
         " SET last_id = ?1, unlisted_from = ?2, incoming = ?3, deferred = ?4, hold = ?5,"
         " corrupt = ?6, bytes = ?7, commits = ?8, passage_from = ?9"
         " WHERE one = 1",
-    /* Rows were made of mail in passage. */
+    /* After rows were made of mail in passage. */
     [ST_SPOOL_START] =
         "UPDATE spool"
         " SET last_id = max(last_id, ?1), unlisted_from = min(unlisted_from, ?2),"
@@ -85,7 +85,7 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
         " SET rcpt_pending = rcpt_pending + ?2, rcpt_to_report = rcpt_to_report + ?3"
         " WHERE id = ?1",
     [ST_MESSAGE_LIST] = "UPDATE message SET listed = 1 WHERE id = ?1",
-    /* Of a row that may be damaged: what has a wrong type or value is replaced. */
+    /* For a row that may be damaged: replaces values of a wrong type or range. */
     [ST_MESSAGE_QUARANTINE] =
         "UPDATE message SET state = 4, listed = 1, reason = ?2, parked = NULL,"
         " rcpt_pending = (SELECT count(*) FROM recipient r NOT INDEXED WHERE r.message = ?1"
@@ -132,14 +132,15 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
                       " WHERE one = 1",
     [ST_KEYS_COUNT_ADD] = "UPDATE call_keys SET keys = max(0, keys + ?1) WHERE one = 1",
     [ST_NOTE_PUT] =
-        "INSERT INTO note (name, text) VALUES (?1, ?2)"
-        " ON CONFLICT (name) DO UPDATE SET text = ?2",
+        "INSERT INTO note (name, text, sum) VALUES (?1, ?2, ?3)"
+        " ON CONFLICT (name) DO UPDATE SET text = ?2, sum = ?3",
     [ST_EVENTS_RANGE] =
         "SELECT (SELECT min(first) FROM event), (SELECT last FROM event ORDER BY first DESC"
         " LIMIT 1), (SELECT at FROM event ORDER BY first LIMIT 1)",
     [ST_EVENTS_BYTES] = "SELECT coalesce(sum(length(lines)), 0) FROM event",
     [ST_EVENTS_ADD] = "INSERT INTO event (first, last, at, lines) VALUES (?1, ?2, ?3, ?4)",
-    /* The block that begins at or before the number has it, unless it was forgotten. */
+    /* The event's block is the last one that begins at or before its number, unless that was
+     * removed. */
     [ST_EVENTS_READ] =
         "SELECT first, last, lines FROM event WHERE first >= coalesce((SELECT max(first) FROM"
         " event WHERE first <= ?1), 0) AND last >= ?1 ORDER BY first LIMIT 1",
@@ -147,7 +148,7 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
         "DELETE FROM event WHERE first = (SELECT min(first) FROM event) AND first <> (SELECT"
         " max(first) FROM event) RETURNING length(lines)",
     [ST_NOTE_REMOVE] = "DELETE FROM note WHERE name = ?1",
-    /* In the order of the tables, so that both are read from front to back. */
+    /* In the order of the tables, so that both are read sequentially. */
     [ST_WALK_RCPTS] =
         "SELECT r.message, r.n, r.nexthop, r.transport, 1, m.state, m.arrived"
         " FROM recipient r NOT INDEXED CROSS JOIN message m ON m.id = r.message"
@@ -155,7 +156,11 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
     [ST_WALK_MESSAGES] =
         "SELECT id, 0, iif(?2 = 1, sender, iif(?2 = 2, sender_domain, class)), '', rcpt_pending,"
         " state, arrived FROM message NOT INDEXED WHERE id > ?1 ORDER BY id LIMIT ?3",
-    [ST_NOTE_NEXT] = "SELECT name, text FROM note WHERE name > ?1 ORDER BY name LIMIT 1",
+    /* Reads the whole table, as a search by a damaged name would not find it. */
+    [ST_NOTE_REMOVE_DAMAGED] =
+        "DELETE FROM note WHERE iif(typeof(name) = 'text', name, '') = ?1"
+        " AND (sum IS NULL OR sum <> note_sum(name, text))",
+    [ST_NOTES] = "SELECT name, text, sum FROM note",
     [ST_REMOVED_ADD] = "INSERT OR IGNORE INTO removed (message) VALUES (?1)",
     [ST_REMOVED_HAS] = "SELECT 1 FROM removed WHERE message = ?1",
     [ST_REMOVED_CLEAR] = "DELETE FROM removed",
@@ -204,8 +209,8 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
         "SELECT m.size, m.in_file, m.content_sum, m.segment, m.at, c.bytes FROM message m"
         " LEFT JOIN content c ON c.message = m.id WHERE m.id = ?1",
     [ST_CONTENT_DELETE] = "DELETE FROM content WHERE message = ?1",
-    /* The walk of claims in two parts, because SQLite would compare (due, id) > (?, ?) with every
-     * row of the same due time, and after a flush they all have the same. */
+    /* The walk of claims has two parts, because SQLite would compare (due, id) > (?, ?) with every
+     * row of the same due time; after a flush all rows have the same. */
     [ST_WALK_SAME_DUE] =
         "SELECT due, id FROM message INDEXED BY message_due"
         " WHERE listed = 1 AND state = ?1 AND due = ?2 AND id > ?3 ORDER BY id",
@@ -221,7 +226,7 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
     [ST_UNLISTED] =
         "SELECT id, due, size, in_file, segment, at FROM message NOT INDEXED"
         " WHERE id >= ?1 AND listed = 0",
-    /* What makes no sense counts as a message all the same: its segment is not written again. */
+    /* An invalid row counts as a message, too, so that its segment is not overwritten. */
     [ST_SEGMENT_COUNTS] =
         "SELECT segment, count(*),"
         " CAST(total(iif(size BETWEEN 0 AND 1099511627776, size, 0)) AS INTEGER),"
@@ -235,7 +240,7 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
     [ST_MESSAGE_PLACES] =
         "SELECT nexthop, transport, count(*) FROM recipient NOT INDEXED"
         " WHERE message = ?1 AND listed = 1 AND state = 1 GROUP BY nexthop, transport",
-    /* And has the message other recipients there? */
+    /* The last column: has the message other recipients at that destination? */
     [ST_RCPT_PLACE] =
         "SELECT r.nexthop, r.transport, EXISTS (SELECT 1 FROM recipient o"
         " INDEXED BY recipient_nexthop WHERE o.listed = 1 AND o.nexthop = r.nexthop"

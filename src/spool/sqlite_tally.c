@@ -1,15 +1,16 @@
 /*
- * The sqlite engine: how many pending recipients, of how many messages, wait for each destination.
+ * The sqlite engine: counts of pending recipients, and of their messages, for each destination.
  *
- * The table `destination` counts listed recipients only; passing mail costs nothing here and is
- * counted by those who ask, as its rows are few. A function that changes a listed recipient says so
- * before (it counts no more for what it was) or after (it counts for what it is).
+ * The table `destination` counts listed recipients only. Passing mail costs nothing here; its few
+ * rows are counted by each query. A function that changes a listed recipient calls
+ * sqlite_tally_rcpt (or sqlite_tally_message) with sign -1 before the change, and with sign 1 after
+ * it.
  */
 #include "sqlite_engine.h"
 
 #include <errno.h>
 
-/* Are the recipients of this message counted? */
+/* Are the recipients of this message in the counts? */
 static bool is_counted(const struct sqlite_spool *s, struct msg_id id)
 {
     return !claims_get(&s->claims, id.n).unlisted;
@@ -93,11 +94,11 @@ int sqlite_tally_write(struct sqlite_spool *s)
     for (e = s->tally.entries; err == 0 && e != NULL; e = e->hh.next) {
         if (e->rcpts != 0 || e->messages != 0) {
             err = write_entry(s, e);
-            err = err == -EBADMSG ? 0 : err; /* a damaged counter; mail does not wait for it */
+            err = err == -EBADMSG ? 0 : err; /* a damaged counter must not delay mail */
         }
     }
     if (err != 0) {
-        s->tally_is_broken = err == -EUCLEAN; /* the next batch goes without */
+        s->tally_is_broken = err == -EUCLEAN; /* the next batch does without counters */
         return spool_batch_failed(&s->base, err);
     }
     tally_clear(&s->tally);

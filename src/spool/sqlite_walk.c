@@ -1,9 +1,9 @@
-/* The sqlite engine: a walk over all mail that waits (spool_walk). */
+/* The sqlite engine: a walk over all waiting mail (spool_walk). */
 #include "sqlite_engine.h"
 
 #include "spool_search.h"
 
-/* A text of a row, which may be damaged: cut to what the format allows. */
+/* Copies a text of a row, which may be damaged: cut at SPOOL_ROUTE_MAX. */
 static struct slice keep(struct sqlite_spool *s, sqlite3_stmt *st, int column)
 {
     const void *text = sqlite3_column_text(st, column);
@@ -13,7 +13,7 @@ static struct slice keep(struct sqlite_spool *s, sqlite3_stmt *st, int column)
     return text_pool_add(&s->pool, slice_of(text != NULL ? text : "", len));
 }
 
-/* False: it is nothing that waits. */
+/* Decodes a row; false if it has no waiting recipients. */
 static bool read_row(struct sqlite_spool *s, sqlite3_stmt *st, struct spool_walked *row)
 {
     int64_t rcpts = sqlite3_column_int64(st, 4), state = sqlite3_column_int64(st, 5);

@@ -4,7 +4,7 @@
 
 #include "mem.h"
 
-/* A nexthop and a transport in one key: neither has a NUL, which stands between them. */
+/* Joins a next hop and a transport to one key, separated by NUL, which neither contains. */
 static char *key_of(struct slice nexthop, struct slice transport, size_t *ret_len)
 {
     size_t len = nexthop.len + 1 + transport.len;

@@ -1,6 +1,6 @@
 /*
- * Changes of what waits per destination, summed up until a commit writes them: a batch that defers
- * a thousand messages for one destination then writes one row.
+ * Sums up changes of the counts per destination until a commit writes them: a batch that defers a
+ * thousand messages for one destination then writes one row.
  */
 #ifndef SPOOL_TALLY_H
 #define SPOOL_TALLY_H
@@ -11,7 +11,7 @@
 #include "slice.h"
 
 struct tally_entry {
-    char *key; /* owned: nexthop, transport */
+    char *key; /* owned; nexthop, NUL, transport */
     size_t nexthop_len, key_len;
     int64_t rcpts, messages;
     UT_hash_handle hh;
@@ -25,7 +25,7 @@ struct tally {
 void tally_add(struct tally *t, struct slice nexthop, struct slice transport, int64_t rcpts,
                int64_t messages);
 
-/* Forget all. */
+/* Removes all entries. */
 void tally_clear(struct tally *t);
 
 static inline struct slice tally_nexthop(const struct tally_entry *e)

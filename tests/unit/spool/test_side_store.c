@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <sqlite3.h>
+
 #include "side_store.h"
 
 static char directory[64], path[128];
@@ -46,19 +48,22 @@ static struct side_store *open_store(void)
     return s;
 }
 
-/* "name=text name=text" */
+static void add_note(void *context, struct slice name, struct slice text, bool is_damaged)
+{
+    char *out = context;
+    size_t at = strlen(out);
+
+    (void)snprintf(out + at, 256 - at, "%s%.*s%s%.*s", at > 0 ? " " : "", SLICE_ARGS(name),
+                   is_damaged ? "!" : "=", SLICE_ARGS(text));
+}
+
+/* "name=text name=text", those that are damaged with a "!". */
 static const char *notes(struct side_store *s)
 {
     static char out[256];
-    struct slice name = SLICE(""), text;
 
     out[0] = '\0';
-    while (side_note_next(s, name, &name, &text) == 0) {
-        size_t at = strlen(out);
-
-        (void)snprintf(out + at, sizeof out - at, "%s%.*s=%.*s", at > 0 ? " " : "",
-                       SLICE_ARGS(name), SLICE_ARGS(text));
-    }
+    (void)side_notes_read(s, add_note, out);
     return out;
 }
 
@@ -193,8 +198,12 @@ static void one_that_is_damaged_is_set_aside(void **state)
     assert_int_equal(fclose(f), 0);
     s = open_store();
     assert_non_null(strstr(lines(s), "side.db.damaged, and a new one begins"));
-    assert_string_equal(notes(s), "");
+    assert_string_equal(notes(s), "lost=its file was damaged");
+    side_store_close(s);
+    s = open_store();
+    assert_string_equal(notes(s), "lost=its file was damaged"); /* until it is removed */
     put(s, "b", "2");
+    assert_int_equal(side_note_remove(s, SLICE(SPOOL_NOTE_LOST)), 0);
     side_store_close(s);
     s = open_store();
     assert_string_equal(notes(s), "b=2");
@@ -235,6 +244,41 @@ static void one_that_can_not_be_read_is_left_alone(void **state)
     assert_int_equal(side_note_put(s, SLICE("a"), SLICE("1")), -EIO);
     assert_int_equal(side_events_range(s, true, &range), -EIO);
     assert_string_equal(notes(s), "");
+    assert_int_equal(side_notes_read(s, add_note, (char[256]){""}), -EIO);
+    side_store_close(s);
+}
+
+static void a_damaged_note_is_read_as_such_until_it_is_removed(void **state)
+{
+    struct side_store *s = open_store();
+    sqlite3 *db;
+
+    (void)state;
+    put(s, "a", "1");
+    put(s, "b", "2");
+    put(s, "c", "3");
+    side_store_close(s);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db,
+                                  "UPDATE note SET text = 'two' WHERE name = 'b';"
+                                  "UPDATE note SET name = 'C' WHERE name = 'c'",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    for (int i = 0; i < 2; i++) {
+        s = open_store();
+        assert_string_equal(notes(s), "a=1 C!3 b!two");
+        if (i == 0) {
+            side_store_close(s);
+        }
+    }
+    assert_int_equal(side_note_remove_damaged(s, SLICE("b")), 0);
+    assert_string_equal(notes(s), "a=1 C!3");
+    assert_int_equal(unlink(path), 0);
+    put(s, "d", "4"); /* into a new one, which has to say what is missing */
+    side_store_close(s);
+    s = open_store();
+    assert_string_equal(notes(s), "a=1 d=4 lost=its file was damaged");
     side_store_close(s);
 }
 
@@ -244,4 +288,5 @@ UNIT_MAIN(TEST(notes_and_events_are_there_after_a_kill), TEST(only_one_process_h
           TEST(one_that_is_removed_is_made_again_with_its_notes),
           TEST(one_whose_log_is_removed_gets_what_is_in_memory),
           TEST(one_that_is_damaged_is_set_aside), TEST(one_that_can_not_be_written_is_told_once),
-          TEST(one_that_can_not_be_read_is_left_alone))
+          TEST(one_that_can_not_be_read_is_left_alone),
+          TEST(a_damaged_note_is_read_as_such_until_it_is_removed))
