@@ -15,7 +15,7 @@ bool callout_element(struct slice text)
 
 static bool fail(struct buf *error, const char *element, const char *what)
 {
-    (void)buf_addf(error, "`%.200s' %s", element, what); /* sticky */
+    (void)buf_addf(error, "`%.200s' %s", element, what); /* errors are sticky */
     return false;
 }
 

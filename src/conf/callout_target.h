@@ -1,9 +1,10 @@
 /*
- * Elements of local_recipient_maps and relay_recipient_maps that are no file: whom to ask at RCPT
- * which recipients there are.
+ * Elements of local_recipient_maps and relay_recipient_maps that are no file, but a peer that is
+ * asked at RCPT whether a recipient exists.
  *
- *     lmtp:NEXTHOP  smtp:NEXTHOP    ask there; NEXTHOP is [host], [host]:port or unix:PATH
- *     lmtp:         smtp:           ask the next hop of local_transport or relay_transport
+ *     lmtp:NEXTHOP  smtp:NEXTHOP    the peer is [host], [host]:port or unix:PATH
+ *     lmtp:         smtp:           the peer is the next hop of local_transport or
+ * relay_transport
  */
 #ifndef CONF_CALLOUT_TARGET_H
 #define CONF_CALLOUT_TARGET_H
@@ -22,11 +23,11 @@ struct callout_target {
         text[MILTER_ADDRESS_MAX]; /* "inet:HOST:PORT" or "unix:PATH" (milter_list.h); empty: none */
 };
 
-/* Is it such an element? */
+/* Is the text such an element? */
 bool callout_element(struct slice text);
 
-/* Whom to ask about recipients of local_domains, else of relay_domains; none is fine. False: the
- * element is wrong, with the reason in *ret_error. */
+/* Finds the peer for recipients of local_domains, or else of relay_domains; perhaps none. Returns
+ * false, with the reason in *ret_error, if an element is invalid. */
 bool callout_target_of(const struct conf *conf, bool local, struct callout_target *ret_target,
                        struct buf *ret_error);
 

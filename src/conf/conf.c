@@ -1,12 +1,12 @@
 /*
- * Loading goes in steps, because a value may name what stands further down:
+ * Loading takes several steps, because a value may name a parameter further down:
  *
- *   read       items of the file and its includes: settings and overrides are kept as raw text,
+ *   read       items of the file and its includes: settings and overrides are stored as raw text,
  *              clauses are parsed
  *   evaluate   each setting is expanded and parsed into struct conf and its defaults
- *   finish     paths, policies of transports, routing tables, combinations that can't work
+ *   finish     paths, policies of transports, routing tables, invalid combinations
  *
- * Every step goes on after an error, so that one run shows all of them.
+ * Every step continues after an error, so that one run prints all errors.
  */
 #include "conf.h"
 
@@ -30,31 +30,41 @@
 #include "nearest.h"
 #include "nexthop.h"
 
-#define PROBLEM_TEXT_MAX 1024 /* bytes; what is quoted in a problem is cut to QUOTE_MAX */
+#define PROBLEM_TEXT_MAX 1024 /* bytes; quoted text is cut to QUOTE_MAX */
 #define QUOTE_MAX        100
 #define OVERRIDES_MAX    10000u
-/* Of more clauses it is not looked which are hidden: that takes the square of their number. */
-#define COMPARED_CLAUSES_MAX 3000u
-#define READ_CHUNK           65536
+#define READ_CHUNK       65536
 
 struct loader {
     struct conf *conf;
     struct conf_private *inner;
     struct conf_problems *problems;
-    const char *directory; /* of the configuration file; absolute */
+    const char *directory; /* directory of the configuration file; absolute */
     const char *hostname;
     const char *mydomain; /* default of the parameter */
     unsigned includes, depth;
-    struct layer *defaults_clause; /* rule 3 of policy.h */
-    struct clause_body *body;      /* of the clause that is open; NULL = none */
+    struct layer *defaults_clause; /* values of rule 3 of policy.h */
+    struct clause_body *body;      /* body of the open clause; NULL: none */
     bool body_has_values;
     bool in_defaults_clause;
     bool in_class_clause;
-    size_t first_empty;        /* clauses from here on wait for the next body with values */
-    const char *const *needed; /* of conf_load_places: parameters that must be right; NULL = all */
+    size_t first_empty;        /* index of the first clause that waits for a body with values */
+    const char *const *needed; /* parameters that must be valid, of conf_load_places; NULL: all */
     bool needed_is_bad;
-    bool unread; /* a file that may have them could not be read */
+    bool unread; /* true if a file that may set them could not be read */
     size_t clause_room, override_room;
+    struct doubt *doubts, **doubts_end;
+};
+
+/* A fault in a clause whose severity depends on the dialect of the configuration, which is not
+ * known yet. It is a warning if the dialect is `by`, whose reading was used, and an error
+ * otherwise. */
+struct doubt {
+    struct doubt *next;
+    const struct conf_dialect *by;
+    const char *problem, *remedy; /* the text is `problem`, and for a warning also `remedy` */
+    const char *file;
+    unsigned line, column;
 };
 
 /* ---- problems ------------------------------------------------------------------------------- */
@@ -93,19 +103,64 @@ struct slice problem_quote(struct slice s)
     return s;
 }
 
+static void put_bad_value(struct buf *out, const struct param *p, const char *name,
+                          struct slice bad)
+{
+    (void)buf_addf(out, "%s: found `%.*s', expected ", name, SLICE_ARGS(problem_quote(bad)));
+    param_add_expected(out, p); /* errors are sticky and cut the text */
+    (void)buf_add_string(out,
+                         p->type == PARAM_LIST && param_is_table(bad) && strcmp(name, "listen") != 0
+                             ? "; tables of Postfix are not read"
+                             : "");
+}
+
 static void bad_value(struct loader *l, const struct param *p, const char *name, struct slice bad,
                       const char *file, unsigned line, unsigned column)
 {
-    struct buf expected;
+    struct buf text;
 
-    buf_init(&expected, PROBLEM_TEXT_MAX);
-    param_add_expected(&expected, p);
-    problem_add(l->problems, CONF_ERROR, file, line, column, "%s: found `%.*s', expected %s%s",
-                name, SLICE_ARGS(problem_quote(bad)), buf_cstr(&expected),
-                p->type == PARAM_LIST && param_is_table(bad) && strcmp(name, "listen") != 0
-                    ? "; tables of Postfix are not read"
-                    : "");
-    buf_fini(&expected);
+    buf_init(&text, PROBLEM_TEXT_MAX);
+    put_bad_value(&text, p, name, bad);
+    problem_add(l->problems, CONF_ERROR, file, line, column, "%s", buf_cstr(&text));
+    buf_fini(&text);
+}
+
+/* Adds the end of a warning: the value that is used instead; NULL: none. */
+static void put_remedy(struct buf *out, const char *value)
+{
+    if (value == NULL) {
+        (void)buf_add_string(out, "; what holds without it holds"); /* errors are sticky */
+    } else {
+        (void)buf_addf(out, "; read as `%.*s'", SLICE_ARGS(problem_quote(slice_string(value))));
+    }
+}
+
+static void add_doubt(struct loader *l, const struct conf_dialect *by, const char *problem,
+                      const char *remedy, const char *file, unsigned line, unsigned column)
+{
+    struct doubt *d = pool_new(&l->inner->pool, sizeof *d);
+
+    *d = (struct doubt){
+        .by = by,
+        .problem = pool_string(&l->inner->pool, slice_string(problem)),
+        .remedy = pool_string(&l->inner->pool, slice_string(remedy)),
+        .file = file,
+        .line = line,
+        .column = column,
+    };
+    *l->doubts_end = d;
+    l->doubts_end = &d->next;
+}
+
+/* Reports the doubts when the dialect is known. */
+static void settle_doubts(struct loader *l)
+{
+    for (const struct doubt *d = l->doubts; d != NULL; d = d->next) {
+        bool tolerated = d->by == l->inner->dialect;
+
+        problem_add(l->problems, tolerated ? CONF_WARNING : CONF_ERROR, d->file, d->line, d->column,
+                    "%s%s", d->problem, tolerated ? d->remedy : "");
+    }
 }
 
 static void unknown_name(struct loader *l, const char *what, struct slice name, bool in_clause,
@@ -120,9 +175,9 @@ static void unknown_name(struct loader *l, const char *what, struct slice name, 
     buf_fini(&nearest);
 }
 
-/* ---- what tools need ------------------------------------------------------------------------ */
+/* ---- needs of tools ------------------------------------------------------------------------- */
 
-/* Is it one of the parameters that conf_load_places takes from the file? */
+/* Does conf_load_places take this parameter from the file? */
 static bool is_place(const struct param *p)
 {
     static const char *const places[] = {"state_directory", "maildrop", "control_socket", "spool",
@@ -146,8 +201,8 @@ static bool is_needed(const struct loader *l, const char *name)
     return false;
 }
 
-/* The needed parameter that a mistyped name stands for: no daemon runs with that file, and the one
- * that will has the value under the right name. */
+/* Returns the needed parameter that a mistyped name stands for; NULL: none. No daemon runs with
+ * such a file. A corrected file will have the value under the right name. */
 static const struct param *find_needed(const struct loader *l, struct slice typed)
 {
     struct nearest n;
@@ -193,7 +248,7 @@ static int file_read_here(const char *path, struct buf *content)
         error = -EFBIG;
     }
 out:
-    (void)close(fd); /* only read from */
+    (void)close(fd); /* was only read */
     return error;
 }
 
@@ -211,7 +266,7 @@ const char *path_below(struct pool *pool, const char *directory, struct slice pa
     if (path.len > 0 && path.ptr[0] == '/') {
         return pool_string(pool, path);
     }
-    len -= len == 1 && directory[0] == '/'; /* below the root: one slash is enough */
+    len -= len == 1 && directory[0] == '/'; /* below the root one slash is enough */
     char *joined = pool_new(pool, len + 1 + path.len + 1);
     memcpy(joined, directory, len);
     joined[len] = '/';
@@ -273,7 +328,7 @@ static void read_parameter(struct loader *l, const struct item *item, const char
                     SLICE_ARGS(problem_quote(item->name)));
         return;
     }
-    /* smtpd_tls_security_level is no value of a transport called smtpd. */
+    /* smtpd_tls_security_level is no value of a transport smtpd. */
     p = param_translation(item->name) != NULL ? NULL : param_find_override(item->name, &transport);
     if (p == NULL) {
         struct setting *meant;
@@ -320,7 +375,7 @@ static void read_param_line(struct loader *l, const struct item *item, const cha
     set_parameter(l, p, item, file);
 }
 
-/* Clauses without values that came before this body take it as theirs. */
+/* Closes a clause with values. Previous clauses without values share its body. */
 static void close_clause(struct loader *l)
 {
     struct conf_private *inner = l->inner;
@@ -335,8 +390,8 @@ static void close_clause(struct loader *l)
     l->body = NULL;
 }
 
-/* The same where no body comes that clauses without values could take: at the end, and between
- * those of destinations and those of classes. */
+/* Closes the last clause of destinations or of classes. No further clause has values for those
+ * without. */
 static void close_kind(struct loader *l)
 {
     struct conf_private *inner = l->inner;
@@ -350,11 +405,53 @@ static void close_kind(struct loader *l)
     l->first_empty = inner->clause_count;
 }
 
+static struct slice lower_copy(struct pool *pool, struct slice s)
+{
+    char *copy = pool_string(pool, s);
+
+    for (size_t i = 0; i < s.len; i++) {
+        copy[i] = ascii_lower(copy[i]);
+    }
+    return slice_of(copy, s.len);
+}
+
+/* Returns a half of a clause's pattern. A dialect may replace an invalid one. */
+static struct slice read_pattern(struct loader *l, struct slice half,
+                                 const char *error_of(struct slice pattern),
+                                 const struct item *item, const char *file)
+{
+    const struct conf_dialect *tolerant = dialects_tolerant();
+    const char *error = error_of(half);
+    struct buf problem, remedy;
+
+    if (error == NULL) {
+        return half;
+    }
+    buf_init(&problem, PROBLEM_TEXT_MAX);
+    buf_init(&remedy, PROBLEM_TEXT_MAX);
+    (void)buf_addf(&problem, "pattern `%.*s': %s", SLICE_ARGS(problem_quote(item->name)), error);
+    if (tolerant == NULL) {
+        problem_add(l->problems, CONF_ERROR, file, item->line, item->column, "%s",
+                    buf_cstr(&problem));
+    } else {
+        half = tolerant->tolerate_pattern(half, &l->inner->pool);
+        if (error_of(half) == NULL) {
+            put_remedy(&remedy, pool_string(&l->inner->pool, half));
+        } else {
+            (void)buf_add_string(&remedy, "; it matches nothing"); /* errors are sticky */
+        }
+        add_doubt(l, tolerant, buf_cstr(&problem), buf_cstr(&remedy), file, item->line,
+                  item->column);
+    }
+    buf_fini(&problem);
+    buf_fini(&remedy);
+    return half;
+}
+
 static void open_clause(struct loader *l, const struct item *item, const char *file)
 {
     struct conf_private *inner = l->inner;
     struct slice host = item->name, channel = slice_cut(&host, '/');
-    const char *error = glob_error(channel);
     bool is_class = slice_equal(channel, SLICE("class")) && host.ptr != NULL;
 
     if (is_class != l->in_class_clause) {
@@ -367,11 +464,8 @@ static void open_clause(struct loader *l, const struct item *item, const char *f
     if (host.ptr == NULL) {
         host = SLICE("*");
     }
-    error = error == NULL ? glob_error(host) : error;
-    if (error != NULL) {
-        problem_add(l->problems, CONF_ERROR, file, item->line, item->column, "pattern `%.*s': %s",
-                    SLICE_ARGS(problem_quote(item->name)), error);
-    }
+    channel = read_pattern(l, channel, glob_error, item, file);
+    host = read_pattern(l, host, is_class ? glob_error : nexthop_pattern_error, item, file);
     l->in_defaults_clause = slice_equal(channel, SLICE("*")) && slice_equal(host, SLICE("*"));
     if (l->in_defaults_clause) {
         struct layer *next = pool_new(&inner->pool, sizeof *next);
@@ -392,13 +486,11 @@ static void open_clause(struct loader *l, const struct item *item, const char *f
     l->body = pool_new(&inner->pool, sizeof *l->body);
     l->body->base = l->defaults_clause;
     l->body_has_values = false;
-    char *pattern = pool_string(&inner->pool, item->name);
     inner->clauses[inner->clause_count++] = (struct clause){
-        .pattern = pattern,
-        .channel = slice_of(pattern, channel.len),
-        .host = host.ptr == item->name.ptr + channel.len + 1
-                    ? slice_of(pattern + channel.len + 1, host.len)
-                    : SLICE("*"),
+        .pattern = pool_string(&inner->pool, item->name),
+        .channel = slice_of(pool_string(&inner->pool, channel), channel.len),
+        .lower_channel = lower_copy(&inner->pool, channel),
+        .host = lower_copy(&inner->pool, host),
         .body = l->body,
         .is_class = is_class,
         .file = file,
@@ -406,7 +498,7 @@ static void open_clause(struct loader *l, const struct item *item, const char *f
     };
 }
 
-/* Of the clause that is being read. */
+/* Returns the pattern of the open clause. */
 static const char *pattern_of(const struct loader *l)
 {
     return l->in_defaults_clause ? "*/*"
@@ -414,7 +506,7 @@ static const char *pattern_of(const struct loader *l)
                                  : "";
 }
 
-/* Is it the name or the number of a user (a group)? */
+/* Is the text the name or number of a user (a group)? */
 static bool account_exists(struct slice name, bool is_group)
 {
     char text[256];
@@ -432,57 +524,75 @@ static bool account_exists(struct slice name, bool is_group)
     return is_group ? getgrnam(text) != NULL : getpwnam(text) != NULL;
 }
 
-/* user= and group=, where this process is to look. */
-static void check_account(struct loader *l, const struct param *p, struct slice value,
-                          const struct item *item, const char *file)
+/* Checks user= and group=, if this process should. Appends the fault to *problem and returns
+ * false. */
+static bool account_ok(struct loader *l, const struct param *p, struct slice value,
+                       struct buf *problem)
 {
     bool is_group = strcmp(p->suffix, "group") == 0;
 
-    if ((is_group || strcmp(p->suffix, "user") == 0) && l->inner->world != NULL &&
-        l->inner->world->check_users && !account_exists(value, is_group)) {
-        problem_add(l->problems, CONF_ERROR, file, item->value_line, item->value_column,
-                    "%s: there is no %s `%.*s' here", p->suffix, p->suffix,
-                    SLICE_ARGS(problem_quote(value)));
+    if ((!is_group && strcmp(p->suffix, "user") != 0) || l->inner->world == NULL ||
+        !l->inner->world->check_users || account_exists(value, is_group)) {
+        return true;
     }
+    (void)buf_addf(problem, "%s: there is no %s `%.*s' here", p->suffix, p->suffix,
+                   SLICE_ARGS(problem_quote(value))); /* errors are sticky */
+    return false;
 }
 
-/* Reading an interval stops at the first byte that can't belong to one. */
-static bool parse_interval_head(struct loader *l, struct layer *layer, const struct param *p,
-                                struct slice value, struct policy_origin from,
-                                const struct item *item)
+/* Parses a value into a layer. Returns false after an error, with its text in *problem. */
+static bool take_clause_value(struct loader *l, struct layer *layer, const struct param *p,
+                              struct slice value, struct policy_origin from, struct buf *problem)
 {
-    size_t len = 0;
     struct slice bad;
 
-    while (len < value.len &&
-           (ascii_is_digit(value.ptr[len]) || memchr("dhmsDHMS", value.ptr[len], 8) != NULL)) {
-        len++;
-    }
-    if (p->type != PARAM_TIME || p->name[0] != '\0' ||
-        !layer_parse(layer, p, slice_of(value.ptr, len), from, &l->inner->pool, &bad)) {
+    if (!layer_parse(layer, p, value, from, &l->inner->pool, &bad)) {
+        put_bad_value(problem, p, p->suffix, bad);
         return false;
     }
-    problem_add(l->problems, CONF_WARNING, from.file, item->value_line, item->value_column,
-                "%s: what stands behind `%.*s' is not read", p->suffix,
-                SLICE_ARGS(problem_quote(slice_of(value.ptr, len))));
-    return true;
+    return account_ok(l, p, value, problem);
+}
+
+/* Parses the replacement of a value by a dialect, as take_clause_value. Returns false if there is
+ * none. */
+static bool take_tolerated(struct loader *l, struct layer *layer, const struct param *p,
+                           struct slice value, struct policy_origin from, const char *problem)
+{
+    const struct conf_dialect *tolerant = dialects_tolerant();
+    struct buf remedy;
+    const char *read;
+    bool ok;
+
+    if (tolerant == NULL || !tolerant->tolerate(p, value, &l->inner->pool, &read)) {
+        return false;
+    }
+    buf_init(&remedy, PROBLEM_TEXT_MAX);
+    ok = read == NULL || take_clause_value(l, layer, p, slice_string(read), from, &remedy);
+    if (ok) {
+        put_remedy(&remedy, read);
+        add_doubt(l, tolerant, problem, buf_cstr(&remedy), from.file, from.line, from.column);
+    }
+    buf_fini(&remedy);
+    return ok;
 }
 
 static void read_clause_value(struct loader *l, const struct item *item, const char *file)
 {
     const struct param *p = param_find_in_clause(item->name);
     bool is_flag = item->kind == ITEM_FLAG;
-    struct slice value = is_flag ? SLICE("yes") : slice_trim(item->value), bad;
+    struct slice value = is_flag ? SLICE("yes") : slice_trim(item->value);
+    struct buf problem;
     struct layer scratch = {.set = {false}};
     struct layer *layer = l->in_defaults_clause ? l->defaults_clause
                           : l->body != NULL     ? &l->body->own
-                                                : &scratch; /* of a clause beyond the limit */
+                                                : &scratch; /* values of a clause beyond the
+                                                             * limit */
 
     l->body_has_values = true;
     if (p == NULL) {
         unknown_name(l, "word in a clause,", item->name, true, file, item);
         if (is_flag && find_needed(l, slice_string(pattern_of(l))) != NULL) {
-            l->needed_is_bad = true; /* no clause: its `=' is missing */
+            l->needed_is_bad = true; /* likely a needed parameter without its `=' */
         }
         return;
     }
@@ -505,19 +615,20 @@ static void read_clause_value(struct loader *l, const struct item *item, const c
         .column = is_flag ? item->column : item->value_column,
         .name = pattern_of(l),
     };
-    if (!layer_parse(layer, p, value, from, &l->inner->pool, &bad) &&
-        !parse_interval_head(l, layer, p, value, from, item)) {
-        bad_value(l, p, p->suffix, bad, file, from.line, from.column);
-        return;
+    buf_init(&problem, PROBLEM_TEXT_MAX);
+    if (!take_clause_value(l, layer, p, value, from, &problem) &&
+        !take_tolerated(l, layer, p, value, from, buf_cstr(&problem))) {
+        problem_add(l->problems, CONF_ERROR, file, from.line, from.column, "%s",
+                    buf_cstr(&problem));
     }
-    check_account(l, p, value, item, file);
+    buf_fini(&problem);
     if (param_is_idle(p)) {
         problem_add(l->problems, CONF_WARNING, file, item->line, item->column, "%s has %s",
                     p->suffix, p->meaning);
     }
 }
 
-/* Problems of opening a file are put where it is named. */
+/* Reads a file. The place of a failure is the line that names the file. */
 static void read_file(struct loader *l, const char *path, const char *from_file, unsigned line,
                       unsigned column)
 {
@@ -556,7 +667,7 @@ static void read_include(struct loader *l, const struct item *item, const char *
     l->depth--;
 }
 
-/* Texts are C strings from here on. */
+/* Refuses a NUL byte, because later steps use C strings. */
 static bool refuse_nul(struct loader *l, struct slice text, const char *file)
 {
     size_t at = slice_find(text, '\0');
@@ -613,7 +724,8 @@ static void read_text(struct loader *l, struct slice text, const char *file)
     grammar_fini(&g);
 }
 
-/* After all files: what the last clauses lack, and the agents that clauses imply. */
+/* Completes the clauses after all files: closes the last ones, and sets the agents that they
+ * imply. */
 static void finish_clauses(struct loader *l)
 {
     struct conf_private *inner = l->inner;
@@ -640,7 +752,7 @@ static const struct setting *setting_of(struct loader *l, const char *name)
     return &l->inner->settings[param_find(slice_string(name)) - param_table];
 }
 
-/* What holds where the file says nothing. */
+/* Returns the default of a parameter. */
 static struct slice preset_value(struct loader *l, const struct param *p)
 {
     if (strcmp(p->name, "myhostname") == 0) {
@@ -685,13 +797,14 @@ static bool is_part_of(struct slice part, struct slice whole)
     return part.len > 0 && memmem(whole.ptr, whole.len, part.ptr, part.len) != NULL;
 }
 
-/* A default is made of other parameters (`$name'). Which one that the file sets has brought in what
- * is `bad' about it? Where that stands; else the place of the first that is set, or "built-in". */
+/* Returns the place of an error in a default, which is made of other parameters (`$name'). The
+ * place is that of the parameter in the file whose value has the text `bad', otherwise of the first
+ * one in the file, otherwise "built-in defaults". */
 static struct setting blamed_for_preset(struct loader *l, const struct param *p, struct slice bad,
                                         unsigned depth)
 {
     struct setting first = {.file = "built-in defaults"};
-    bool is_domain = strcmp(p->name, "mydomain") == 0; /* made of a part of the other name */
+    bool is_domain = strcmp(p->name, "mydomain") == 0; /* made of a part of that name */
     struct slice rest = is_domain ? SLICE("$myhostname") : preset_value(l, p);
 
     while (rest.len > 0 && depth < CONF_DEPTH_MAX) {
@@ -719,7 +832,7 @@ static struct setting blamed_for_preset(struct loader *l, const struct param *p,
     return first;
 }
 
-/* Is an error at this place told of already? One mistake makes one line. */
+/* Has this place an error already? One mistake is reported once. */
 static bool is_told(const struct loader *l, const struct setting *where)
 {
     for (size_t i = 0; i < l->problems->count && where->line > 0; i++) {
@@ -733,7 +846,7 @@ static bool is_told(const struct loader *l, const struct setting *where)
     return false;
 }
 
-/* Expand `raw`; false after a problem. *ret_value lasts as long as `out`. */
+/* Expands `raw`. Returns false after an error. *ret_value lasts as long as `out`. */
 static bool expand_value(struct loader *l, const struct param *p, const char *name,
                          struct slice raw, const struct setting *where, struct buf *out,
                          struct slice *ret_value)
@@ -759,7 +872,8 @@ static bool expand_value(struct loader *l, const struct param *p, const char *na
     return true;
 }
 
-/* Postfix's rule for feedback it does not understand. */
+/* Applies Postfix's rule for invalid feedback: a warning, and 1 as the value. Returns false if the
+ * rule does not apply. */
 static bool feedback_excused(struct loader *l, const struct param *p, const char *name,
                              struct slice value, const struct setting *where)
 {
@@ -772,13 +886,38 @@ static bool feedback_excused(struct loader *l, const struct param *p, const char
     return true;
 }
 
-/* It was given, and is no good. */
+/* Parses the replacement of a value by the configuration's dialect. Returns false if there is
+ * none. */
+static bool tolerated(struct loader *l, const struct param *p, const char *name, struct slice value,
+                      struct slice bad, const struct setting *where, void *base)
+{
+    const struct conf_dialect *dialect = l->inner->dialect;
+    const char *read;
+    struct slice still_bad;
+    struct buf text;
+
+    if (dialect == NULL || dialect->tolerate == NULL ||
+        !dialect->tolerate(p, value, &l->inner->pool, &read) ||
+        !param_parse(p, read == NULL ? preset_value(l, p) : slice_string(read), &l->inner->pool,
+                     base, &still_bad)) {
+        return false;
+    }
+    buf_init(&text, PROBLEM_TEXT_MAX);
+    put_bad_value(&text, p, name, bad);
+    put_remedy(&text, read);
+    problem_add(l->problems, CONF_WARNING, where->file, where->line, where->column, "%s",
+                buf_cstr(&text));
+    buf_fini(&text);
+    return true;
+}
+
+/* Discards an invalid setting of conf_load_places. */
 static void bad_place(struct loader *l, const struct param *p)
 {
     l->inner->settings[p - param_table].raw = NULL;
     l->needed_is_bad = l->needed_is_bad || is_needed(l, p->name);
     if (strcmp(p->name, "spool") == 0) {
-        l->conf->spool = ""; /* that of the default would be another one */
+        l->conf->spool = ""; /* the default is another spool */
     }
 }
 
@@ -792,7 +931,7 @@ static void evaluate(struct loader *l, const struct param *p, struct buf *out)
     size_t errors_before = l->problems->errors;
     struct slice value, bad;
 
-    /* The built-in value first, so that every member is sound even after an error. */
+    /* Parse the built-in value first, so that every member is valid even after an error. */
     if (slice_find(slice_string(p->preset), '$') == strlen(p->preset)) {
         CHECK(param_parse(p, slice_string(p->preset), &l->inner->pool, base, &bad) ||
               p->preset[0] == '\0');
@@ -801,7 +940,8 @@ static void evaluate(struct loader *l, const struct param *p, struct buf *out)
     }
     if (expand_value(l, p, name, raw, &where, out, &value) &&
         !param_parse(p, value, &l->inner->pool, base, &bad) &&
-        !feedback_excused(l, p, name, value, &where)) {
+        !feedback_excused(l, p, name, value, &where) &&
+        !tolerated(l, p, name, value, bad, &where, base)) {
         where = s->raw != NULL ? where : blamed_for_preset(l, p, bad, 0);
         if (!is_told(l, &where)) {
             bad_value(l, p, name, bad, where.file, where.line, where.column);
@@ -841,7 +981,7 @@ static void combination(struct loader *l, enum conf_severity severity, const cha
                 s->column, "%s %s", name, text);
 }
 
-/* A listener at which clients may log in. */
+/* Checks a listener for logins. */
 static void check_login(struct loader *l, struct slice url)
 {
     const struct conf *c = l->conf;
@@ -877,10 +1017,10 @@ static void check_server_tls(struct loader *l)
     }
 }
 
-/* Bytes of sun_path, without its NUL (unix(7)). */
+/* Maximum bytes of sun_path, without its NUL (unix(7)). */
 #define SOCKET_PATH_MAX 107
 
-/* One place says who may log in, and a socket's path has a limit of its own. */
+/* Checks that only one source decides about logins, and the length of the socket's path. */
 static void check_dovecot(struct loader *l)
 {
     const struct conf *c = l->conf;
@@ -894,8 +1034,8 @@ static void check_dovecot(struct loader *l)
     }
 }
 
-/* All see the URL, in logs, lists of processes and `sluice config show'. What is found is not
- * repeated here. */
+/* Refuses a password in the URL, which appears in logs, lists of processes and `sluice config
+ * show'. The error does not repeat the password. */
 static void check_spool_secret(struct loader *l)
 {
     struct slice url = slice_string(l->conf->spool), hosts;
@@ -914,8 +1054,8 @@ static void check_spool_secret(struct loader *l)
     }
 }
 
-/* How much of it the networks of a list hold, in parts of 2^32: of IPv4, and of what is assigned of
- * IPv6 (RFC 4291, 2.4). What two of them hold counts once. */
+/* Returns the share of the networks of a list in `whole`, in parts of 2^32. Overlapping networks
+ * count once. */
 static uint64_t share_of(const struct conf_list *networks, const struct cidr *whole)
 {
     uint64_t sum = 0;
@@ -942,8 +1082,8 @@ static uint64_t share_of(const struct conf_list *networks, const struct cidr *wh
     return sum;
 }
 
-/* So much of all addresses that what they are to mean is "all clients": more than an eighth. The
- * private networks of RFC 1918 are less than a two-hundredth. */
+/* Does the list mean "all clients"? It does with more than an eighth of IPv4, or of the assigned
+ * part of IPv6 (RFC 4291, 2.4). The private networks of RFC 1918 are less than a two-hundredth. */
 static bool is_everybody(const struct conf_list *networks)
 {
     static const struct cidr v4 = {.address = {[10] = 0xff, [11] = 0xff}, .bits = 96},
@@ -953,7 +1093,7 @@ static bool is_everybody(const struct conf_list *networks)
     return share_of(networks, &v4) > most || share_of(networks, &v6) > most;
 }
 
-/* Can only this machine connect to it? */
+/* Can only this machine connect to the address? */
 static bool is_local_address(const struct listen_address *a)
 {
     static const struct cidr v4 = {.address = {[10] = 0xff, [11] = 0xff, [12] = 127}, .bits = 104};
@@ -966,7 +1106,7 @@ static bool is_local_address(const struct listen_address *a)
     return ip_parse(a->host, ip) && (cidr_match(&v4, ip) || cidr_match(&v6, ip));
 }
 
-/* A listener that takes mail by HTTP. */
+/* Checks a listener of mail by HTTP. */
 static void check_http(struct loader *l, const char *url, const struct listen_address *address,
                        bool login)
 {
@@ -992,7 +1132,7 @@ static void check_http(struct loader *l, const char *url, const struct listen_ad
     }
 }
 
-/* Who reaches the HTTP interface can read and delete all mail. */
+/* Checks the HTTP interface, whose clients can read and delete all mail. */
 static void check_control_listen(struct loader *l)
 {
     const struct conf *c = l->conf;
@@ -1040,7 +1180,8 @@ static void check_web_hooks(struct loader *l)
     }
 }
 
-/* What comes in there meets no rule, no filter and no copy: only the filter should reach it. */
+/* Warns of a filtered listener that other machines reach. Its mail passes no rule, filter or copy,
+ * so only the filter should reach it. */
 static void check_filtered(struct loader *l, const char *url, const struct listen_address *address)
 {
     char text[PROBLEM_TEXT_MAX];
@@ -1054,7 +1195,7 @@ static void check_filtered(struct loader *l, const char *url, const struct liste
     }
 }
 
-/* A relay for all clients is found and used within hours. */
+/* Refuses an open relay, which is found and abused within hours. */
 static void check_open_relay(struct loader *l)
 {
     const struct conf *c = l->conf;
@@ -1096,7 +1237,7 @@ static void check_filters(struct loader *l, const char *name, const char *value)
     buf_fini(&error);
 }
 
-/* The peers that are asked which recipients there are. */
+/* Checks the peers of callouts. */
 static void check_callouts(struct loader *l)
 {
     static const char *const names[] = {"relay_recipient_maps", "local_recipient_maps"};
@@ -1118,6 +1259,25 @@ static void check_callouts(struct loader *l)
     buf_fini(&error);
 }
 
+/* Warns if a configuration sets how mail is delivered on this machine, but not local_domains, and
+ * so may rely on a former default. */
+static void check_local(struct loader *l)
+{
+    static const char *const lead[] = {"local_transport", "local_recipient_maps"};
+
+    if (setting_of(l, "local_domains")->raw != NULL || conf_spool_routes(l->conf)) {
+        return;
+    }
+    for (size_t i = 0; i < sizeof lead / sizeof lead[0]; i++) {
+        if (setting_of(l, lead[i])->raw != NULL) {
+            combination(l, CONF_WARNING, lead[i],
+                        "has no effect, as local_domains is not set; expected local_domains = "
+                        "$myhostname localhost.$mydomain localhost, for example");
+            return;
+        }
+    }
+}
+
 static void check_combinations(struct loader *l)
 {
     struct conf *c = l->conf;
@@ -1125,9 +1285,9 @@ static void check_combinations(struct loader *l)
     if (c->minimal_backoff_time_us > c->maximal_backoff_time_us) {
         bool maximal = setting_of(l, "maximal_backoff_time")->raw != NULL;
 
-        combination(l, CONF_ERROR, maximal ? "maximal_backoff_time" : "minimal_backoff_time",
-                    maximal ? "is less than minimal_backoff_time"
-                            : "is greater than maximal_backoff_time");
+        combination(l, CONF_WARNING, maximal ? "maximal_backoff_time" : "minimal_backoff_time",
+                    "makes maximal_backoff_time less than minimal_backoff_time; it is raised");
+        c->maximal_backoff_time_us = c->minimal_backoff_time_us;
     }
     if (c->bounce_queue_lifetime_us > c->maximal_queue_lifetime_us) {
         bool bounce = setting_of(l, "bounce_queue_lifetime")->raw != NULL;
@@ -1175,12 +1335,13 @@ static void check_combinations(struct loader *l)
     check_filters(l, "non_smtpd_milters", c->non_smtpd_milters);
     check_control_listen(l);
     check_web_hooks(l);
+    check_local(l);
 }
 
-/* Only bytes that stand for themselves, and these? */
+/* Has the pattern no special bytes except these? */
 static bool has_only(struct slice pattern, const char *specials)
 {
-    for (size_t i = 0; i < pattern.len; i++) {
+    for (size_t i = nexthop_pattern_bracket(pattern); i < pattern.len; i++) {
         if (memchr("*?[{\\", pattern.ptr[i], 5) != NULL &&
             strchr(specials, pattern.ptr[i]) == NULL) {
             return false;
@@ -1189,52 +1350,51 @@ static bool has_only(struct slice pattern, const char *specials)
     return true;
 }
 
-/* Does the first pattern match all that the second one matches? False where that is not plain to
- * see. */
+/* Does the first pattern match everything that the second matches? Returns false if that is not
+ * obvious. For transports, classes and next hops; only next hops have brackets. */
 static bool covers(struct slice general, struct slice special)
 {
     if (slice_equal(general, special) ||
-        (pattern_is_plain(special) && glob_match(general, special))) {
+        (nexthop_pattern_is_plain(special) && nexthop_match(general, special))) {
         return true;
     }
-    /* What is special in the second can only be matched by a star of the first. */
-    return has_only(general, "*") && has_only(special, "*?") && glob_match(general, special);
+    /* Only a star of the first pattern can match a special byte of the second. */
+    return has_only(general, "*") && has_only(special, "*?") && nexthop_match(general, special);
 }
 
-/* The first clause that matches holds, so one that stands below a more general one does nothing. */
+static bool clause_covers_pattern(const struct clause *above, struct slice channel,
+                                  struct slice host)
+{
+    return covers(above->lower_channel, channel) && covers(above->host, host);
+}
+
+/* Warns of clauses after a more general one. They have no effect, because the first match
+ * counts. */
 static void check_hidden_clauses(struct loader *l)
 {
     const struct conf_private *inner = l->inner;
 
-    for (size_t k = 1; k < inner->clause_count && k < COMPARED_CLAUSES_MAX; k++) {
-        const struct clause *c = &inner->clauses[k];
+    for (size_t k = 1; k < inner->clause_count; k++) {
+        const struct clause *c = &inner->clauses[k], *above;
+        size_t found = clause_declares(c)
+                           ? k
+                           : clause_index_find(&inner->clause_index, c->is_class, c->lower_channel,
+                                               c->host, k, clause_covers_pattern);
 
-        for (size_t i = 0; i < k; i++) {
-            const struct clause *above = &inner->clauses[i];
+        if (found < k) {
+            above = &inner->clauses[found];
             bool same_file = strcmp(above->file, c->file) == 0;
 
-            if (above->is_class != c->is_class || clause_declares(c) ||
-                !covers(above->channel, c->channel) || !covers(above->host, c->host)) {
-                continue;
-            }
             problem_add(l->problems, CONF_WARNING, c->file, c->line, 1,
                         "clause `%s' has no effect: `%s' in %s%s%u above matches all that it "
                         "does, and the first that matches holds",
                         c->pattern, above->pattern, same_file ? "line " : above->file,
                         same_file ? "" : ":", above->line);
-            break;
         }
-    }
-    if (inner->clause_count > COMPARED_CLAUSES_MAX) {
-        problem_add(l->problems, CONF_WARNING, inner->clauses[COMPARED_CLAUSES_MAX].file,
-                    inner->clauses[COMPARED_CLAUSES_MAX].line, 1,
-                    "whether clauses from here on are hidden by others was not looked at: more "
-                    "than %u",
-                    COMPARED_CLAUSES_MAX);
     }
 }
 
-/* Mail that any other route led to this transport would come back to it for ever. */
+/* Refuses other uses of the transport milter, whose mail would return to it for ever. */
 static void check_milter_clause(struct loader *l, const struct clause *c)
 {
     size_t agent = (size_t)(param_find_in_clause(SLICE("agent")) - param_table);
@@ -1249,7 +1409,80 @@ static void check_milter_clause(struct loader *l, const struct clause *c)
     }
 }
 
-/* Settings and clauses for transports that do not exist. */
+static void warn_of_transport(struct loader *l, const struct clause *c)
+{
+    struct slice rest = slice_string(l->conf->default_transport), meant = slice_cut(&rest, ':');
+    /* A transport's name has no dot, so a domain is likely. */
+    bool is_domain = slice_find(c->channel, '.') < c->channel.len && glob_is_plain(c->channel);
+
+    problem_add(l->problems, CONF_WARNING, c->file, c->line, 1,
+                "clause `%s' has no effect: nothing declares a transport `%.*s'%s%.*s%s%.*s%s",
+                c->pattern, SLICE_ARGS(c->channel), is_domain ? ", did you mean `" : "",
+                is_domain ? (int)meant.len : 0, meant.ptr, is_domain ? "/" : "",
+                is_domain ? (int)c->channel.len : 0, c->channel.ptr, is_domain ? "'?" : "");
+}
+
+/* Can a pattern match a next hop, or a list of them, of an SMTP or LMTP client? Returns true if
+ * that is not obvious. */
+static bool can_be_next_hop(struct slice pattern)
+{
+    struct nexthop n;
+
+    if (pattern.len == 0 || slice_starts(pattern, SLICE("unix:"))) {
+        return true; /* empty: the transport as a whole */
+    }
+    if (!nexthop_pattern_is_plain(pattern)) {
+        return slice_find(pattern, '@') == pattern.len;
+    }
+    while (pattern.ptr != NULL) {
+        if (!nexthop_parse(slice_trim(slice_cut(&pattern, ',')), &n)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Returns the next transport of a clause and advances *cursor, which begins at 0; NULL at the end.
+ * For a clause that names its transport the cost is one step. */
+static const struct transport_slot *next_transport(const struct conf_private *inner,
+                                                   const struct clause *c, size_t *cursor)
+{
+    size_t k = *cursor;
+
+    if (!c->is_class && glob_is_plain(c->lower_channel)) {
+        *cursor = inner->transport_count;
+        return k == 0 && inner->transport_count > 0 ? slot_find(inner, c->channel) : NULL;
+    }
+    while (k < inner->transport_count && !clause_is_of(c, inner->transports[k].public.name)) {
+        k++;
+    }
+    *cursor = k < inner->transport_count ? k + 1 : k;
+    return k < inner->transport_count ? &inner->transports[k] : NULL;
+}
+
+/* Warns of a clause that no destination can match. */
+static void check_clause_matches(struct loader *l, const struct clause *c)
+{
+    bool is_known = false, only_clients = true;
+    const struct transport_slot *slot;
+    size_t cursor = 0;
+
+    while ((slot = next_transport(l->inner, c, &cursor)) != NULL) {
+        is_known = true;
+        only_clients = only_clients && (slot->public.policy.agent == CONF_AGENT_SMTP ||
+                                        slot->public.policy.agent == CONF_AGENT_LMTP);
+    }
+    if (!is_known) {
+        warn_of_transport(l, c);
+    } else if (only_clients && !can_be_next_hop(c->host)) {
+        problem_add(l->problems, CONF_WARNING, c->file, c->line, 1,
+                    "clause `%s' can match no destination: expected a next hop of the form host, "
+                    "[host], host:port, [host]:port or unix:path, or a pattern of these",
+                    c->pattern);
+    }
+}
+
+/* Warns of settings and clauses for transports that do not exist. */
 static void check_transports(struct loader *l)
 {
     struct conf_private *inner = l->inner;
@@ -1274,23 +1507,12 @@ static void check_transports(struct loader *l)
         if (c->is_class) {
             continue;
         }
-        if (!conf_spool_routes(l->conf) && pattern_is_plain(c->channel) &&
-            conf_transport_find(l->conf, c->channel) == NULL) {
-            struct slice rest = slice_string(l->conf->default_transport);
-            struct slice meant = slice_cut(&rest, ':');
-            /* A transport's name has no dot: a domain was meant. */
-            bool is_domain = slice_find(c->channel, '.') < c->channel.len;
-
-            problem_add(
-                l->problems, CONF_WARNING, c->file, c->line, 1,
-                "clause `%s' has no effect: nothing declares a transport `%.*s'%s%.*s%s%.*s%s",
-                c->pattern, SLICE_ARGS(c->channel), is_domain ? ", did you mean `" : "",
-                is_domain ? (int)meant.len : 0, meant.ptr, is_domain ? "/" : "",
-                is_domain ? (int)c->channel.len : 0, c->channel.ptr, is_domain ? "'?" : "");
+        if (!conf_spool_routes(l->conf)) {
+            check_clause_matches(l, c);
         }
         check_milter_clause(l, c);
-        if (slice_starts(slice_string(l->conf->spool), SLICE(CONF_SPOOL_CLUSTER)) &&
-            slice_equal(c->host, SLICE("*")) && clause_has_ring(c)) {
+        if (conf_spool_is_remote(l->conf) && slice_equal(c->host, SLICE("*")) &&
+            clause_has_ring(c)) {
             problem_add(l->problems, CONF_WARNING, c->file, c->line, 1,
                         "clause `%s': of a cluster one node delivers to all destinations that "
                         "share a maxring; maxchannel, with cluster_limits = divide, is of all",
@@ -1306,7 +1528,7 @@ static void check_transports(struct loader *l)
     }
 }
 
-/* The id of a user given by name or number. False when there is none of that name. */
+/* Sets the id of a user given by name or number. Returns false if the name does not exist. */
 static bool find_uid(const char *name, unsigned long long *ret_uid)
 {
     const struct passwd *account;
@@ -1321,28 +1543,30 @@ static bool find_uid(const char *name, unsigned long long *ret_uid)
     return account != NULL;
 }
 
-/* What is wrong with the user that a policy delivers as; NULL: nothing. */
+/* Returns the fault of the user of a policy's deliveries; NULL: none. */
 static const char *user_problem(const struct loader *l, const struct policy *policy)
 {
     const struct conf *c = l->conf;
     const char *name = policy_user(c, policy);
     bool as_owner = strcmp(policy->user, POLICY_USER_MAIL_OWNER) == 0;
+    const char *owner_name = conf_mail_owner(c);
     unsigned long long uid, owner;
 
     if (name[0] == '\0') {
         return !l->inner->world->as_root ? NULL
                : as_owner                ? "user=" POLICY_USER_MAIL_OWNER
-                            ", but mail_owner is empty, so it is root"
+                            ", but mail_owner is empty and there is no user " CONF_MAIL_OWNER
+                            ", so it is root"
                           : "it needs user=NAME, as the daemon is started as root; "
                             "user=" POLICY_USER_MAIL_OWNER " would be the queue's own user";
     }
     if (!find_uid(name, &uid)) {
-        return NULL; /* was complained of where it stands */
+        return NULL; /* reported at its place */
     }
     if (uid == 0) {
         return "user=root: nothing is delivered as root";
     }
-    if (!as_owner && c->mail_owner[0] != '\0' && find_uid(c->mail_owner, &owner) && uid == owner) {
+    if (!as_owner && owner_name[0] != '\0' && find_uid(owner_name, &owner) && uid == owner) {
         return "its user is mail_owner, who may read and change the whole queue; "
                "say user=" POLICY_USER_MAIL_OWNER " if that is meant";
     }
@@ -1368,7 +1592,7 @@ static void check_clause_user(struct loader *l, const struct transport_slot *slo
     }
 }
 
-/* Which parameter sends mail to a transport, whatever maps say? NULL: none. */
+/* Returns the parameter that sends mail to a transport independently of maps; NULL: none. */
 static const char *parameter_leading_to(const struct conf *c, const char *transport)
 {
     const struct {
@@ -1390,23 +1614,25 @@ static const char *parameter_leading_to(const struct conf *c, const char *transp
     return NULL;
 }
 
-/* A transport for which no clause speaks as a whole. */
+/* Checks the user of a transport without a clause for the whole transport. */
 static void check_transport_user(struct loader *l, const struct transport_slot *slot)
 {
     const char *parameter = parameter_leading_to(l->conf, slot->public.name), *problem;
     struct policy policy;
     char text[PROBLEM_TEXT_MAX];
 
+    if (parameter == NULL) {
+        return;
+    }
     for (size_t i = 0; i < l->inner->clause_count; i++) {
         const struct clause *c = &l->inner->clauses[i];
 
-        if (!c->is_class && slice_equal(c->host, SLICE("*")) &&
-            glob_match(c->channel, slice_string(slot->public.name))) {
-            return; /* check_clause_user looks at it */
+        if (slice_equal(c->host, SLICE("*")) && clause_is_of(c, slot->public.name)) {
+            return; /* check_clause_user checks this clause */
         }
     }
     policy_of_clause(l->conf, slot, NULL, &policy);
-    problem = parameter != NULL && delivers_here(&policy) ? user_problem(l, &policy) : NULL;
+    problem = delivers_here(&policy) ? user_problem(l, &policy) : NULL;
     if (problem != NULL) {
         (void)snprintf(text, sizeof text, "leads to transport `%s': %s (in a clause %s/*%s)",
                        slot->public.name, problem, slot->public.name,
@@ -1416,7 +1642,8 @@ static void check_transport_user(struct loader *l, const struct transport_slot *
     }
 }
 
-/* Deliveries on this machine: never as root, and as the queue's owner only when that is said. */
+/* Checks the users of deliveries on this machine: never root, and the queue's owner only
+ * explicitly. */
 static void check_users(struct loader *l)
 {
     struct conf_private *inner = l->inner;
@@ -1426,12 +1653,11 @@ static void check_users(struct loader *l)
     }
     for (size_t i = 0; i < inner->clause_count; i++) {
         const struct clause *c = &inner->clauses[i];
+        const struct transport_slot *slot;
+        size_t cursor = 0;
 
-        for (size_t k = 0; k < inner->transport_count && !c->is_class; k++) {
-            if (glob_match(c->channel, slice_string(inner->transports[k].public.name))) {
-                check_clause_user(l, &inner->transports[k], c);
-                k = pattern_is_plain(c->channel) ? inner->transport_count - 1 : k;
-            }
+        while ((slot = next_transport(inner, c, &cursor)) != NULL) {
+            check_clause_user(l, slot, c);
         }
     }
     for (size_t k = 0; k < inner->transport_count; k++) {
@@ -1454,7 +1680,7 @@ static void resolve_path(struct loader *l, const char **path)
     }
 }
 
-/* "sqlite:queue.db" and the like: the path behind the colon. */
+/* Makes the path after a prefix absolute, as in "sqlite:queue.db". */
 static void resolve_behind(struct loader *l, const char **text, const char *prefix)
 {
     size_t len = strlen(prefix);
@@ -1508,7 +1734,7 @@ static void resolve_paths(struct loader *l)
     for (size_t i = 0; i < l->inner->clause_count; i++) {
         struct clause_body *body = l->inner->clauses[i].body;
 
-        /* Bodies and bases are shared; a path that is absolute already stays as it is. */
+        /* Bodies and bases are shared; an absolute path stays as it is. */
         resolve_layer_paths(l, &body->own);
         if (body->base != NULL) {
             resolve_layer_paths(l, body->base);
@@ -1519,7 +1745,7 @@ static void resolve_paths(struct loader *l)
     }
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- loading -------------------------------------------------------------------------------- */
 
 static void find_names(struct loader *l, const struct conf_world *world)
 {
@@ -1530,7 +1756,7 @@ static void find_names(struct loader *l, const struct conf_world *world)
         l->hostname = pool_string(&l->inner->pool, slice_string(world->hostname));
     } else {
         if (gethostname(hostname, sizeof hostname - 1) != 0 || hostname[0] == '\0') {
-            strcpy(hostname, "localhost"); /* as Postfix does; the name can be configured */
+            strcpy(hostname, "localhost"); /* as in Postfix; the name can be configured */
         }
         l->hostname = pool_string(&l->inner->pool, slice_string(hostname));
     }
@@ -1539,18 +1765,18 @@ static void find_names(struct loader *l, const struct conf_world *world)
     l->mydomain = dot != NULL ? dot + 1 : "localdomain";
 }
 
-/* What else the file has is as built in. */
+/* Discards everything that conf_load_places does not take from the file. */
 static void keep_places(struct loader *l)
 {
     if (setting_of(l, "message_size_limit")->raw == NULL) {
-        l->conf->message_size_limit = 0; /* the daemon's may be larger than that of the default */
+        l->conf->message_size_limit = 0; /* the daemon's limit may be larger than the default */
     }
     l->inner->override_count = 0;
     l->inner->clause_count = 0;
     l->inner->defaults_clause = l->defaults_clause = NULL;
 }
 
-/* Of files that could not be read it is not known what they set. */
+/* Are the needed parameters valid? An unreadable file may set any of them. */
 static bool needed_is_there(struct loader *l)
 {
     return !l->needed_is_bad && (!l->unread || setting_of(l, "state_directory")->raw != NULL);
@@ -1564,6 +1790,7 @@ static struct conf *load(const char *path, struct slice text, const char *name,
     struct loader l = {.conf = conf, .problems = problems, .needed = needed};
     struct buf out;
 
+    l.doubts_end = &l.doubts;
     *problems = (struct conf_problems){.count = 0};
     conf->inner = l.inner = mem_new(sizeof *conf->inner);
     l.inner->world = world;
@@ -1576,6 +1803,7 @@ static struct conf *load(const char *path, struct slice text, const char *name,
     finish_clauses(&l);
     find_names(&l, world);
     dialects_begin(l.inner, l.directory, problems);
+    settle_doubts(&l);
 
     buf_init(&out, CONF_LINE_MAX);
     for (size_t i = 0; i < param_count; i++) {
@@ -1626,7 +1854,7 @@ static struct conf *load_path(const char *path, const struct conf_world *world,
     const char *directory;
     struct conf *conf;
 
-    /* Without a working directory (it was removed) relative names are looked up below `/`. */
+    /* Without a working directory (removed) relative names start at `/`. */
     directory = path_below(&scratch, cwd == NULL ? "" : cwd, parent);
     conf = load(path, slice_of(NULL, 0), NULL, directory, world, needed, problems);
     mem_free(cwd);
@@ -1648,7 +1876,7 @@ struct conf *conf_load_places(const char *path, const char *const *needed,
 
     if (conf == NULL && path != NULL) {
         conf = load_path(path, NULL, needed, &again);
-        conf_problems_fini(&again); /* the first has them all */
+        conf_problems_fini(&again); /* `problems` has all of them */
     }
     return conf;
 }
@@ -1663,6 +1891,8 @@ void conf_free(struct conf *conf)
 {
     if (conf != NULL) {
         route_maps_free(conf->inner->maps);
+        clause_index_fini(&conf->inner->clause_index);
+        HASH_CLEAR(hh, conf->inner->transport_names);
         pool_fini(&conf->inner->pool);
         mem_free(conf->inner);
         mem_free(conf);

@@ -5,10 +5,10 @@
 #include "conf.h"
 #include "conf_private.h"
 
-/* A value as text; paths grow by their directory. */
+/* Maximum bytes of a printed value; paths grow by their directory. */
 #define VALUE_TEXT_MAX (2 * CONF_LINE_MAX)
 
-/* Appends to a buf may fail; that is sticky there, and the caller looks at the end. */
+/* Errors of a buf are sticky; the caller checks them at the end. */
 
 void conf_put_place(const struct conf *conf, const char *parameter, struct buf *out)
 {
@@ -46,7 +46,7 @@ static const void *base_of(const struct conf *conf, const struct param *p)
     return p->suffix == NULL ? (const void *)conf : &conf->defaults;
 }
 
-/* As it stands behind `name =`, where `$` must not expand again. */
+/* Prints "name = value", with `$` doubled so that it does not expand again. */
 static void print_parameter(struct buf *out, const char *name, const struct param *p,
                             struct slice value)
 {
@@ -62,7 +62,7 @@ static void print_parameter(struct buf *out, const char *name, const struct para
     (void)buf_add_byte(out, '\n');
 }
 
-/* What the file sets in vain has a comment above it. */
+/* Prints a setting, with a comment above it if it has no effect. */
 static void print_setting(struct buf *out, const char *name, const struct param *p,
                           const void *base, bool is_set)
 {
@@ -77,7 +77,7 @@ static void print_setting(struct buf *out, const char *name, const struct param 
     buf_fini(&value);
 }
 
-/* As it stands in a clause: quoted when it contains blanks. */
+/* Prints a value of a clause, in quotes if it has blanks. */
 static void print_clause_value(struct buf *out, const struct param *p, const struct layer *layer)
 {
     struct buf value;
@@ -118,8 +118,8 @@ static void print_all(struct buf *out, const struct conf *conf, bool only_change
 
         print_parameter(out, o->name, o->param, slice_string(o->raw));
     }
-    /* Each clause with the defaults it was opened under, so that the text means the same when it is
-     * read again. */
+    /* Print before each clause the defaults at its start, so that the text has the same meaning
+     * when it is parsed. */
     const struct layer *base = NULL;
     for (size_t i = 0; i < inner->clause_count; i++) {
         const struct clause *c = &inner->clauses[i];
@@ -147,7 +147,7 @@ static void print_unknown(struct buf *out, const char *name)
     (void)buf_add_byte(out, '\n');
 }
 
-/* A parameter, TRANSPORT_name, or a word of clauses. */
+/* Finds a parameter, TRANSPORT_name, or a word of clauses. */
 static const struct param *find_any(const char *name, struct slice *ret_transport)
 {
     const struct param *p = param_find(slice_string(name));
@@ -185,7 +185,7 @@ bool conf_print(struct buf *out, const struct conf *conf, const char *const *nam
     return all_known;
 }
 
-/* `conf` may be NULL. */
+/* Returns the text of the default. `conf` may be NULL. */
 static const char *preset_text(const struct conf *conf, const struct param *p)
 {
     const char *preset = conf != NULL ? dialects_preset(conf->inner, p) : NULL;
@@ -223,7 +223,7 @@ bool conf_explain(struct buf *out, const struct conf *conf, const char *name)
 
 /* ---- manual page ---------------------------------------------------------------------------- */
 
-/* Text as roff wants it: no line starts with a control character, backslashes are shown. */
+/* Adds text for roff: no line starts with a control character, and backslashes are visible. */
 static void add_roff(struct buf *out, const char *text)
 {
     if (*text == '.' || *text == '\'') {

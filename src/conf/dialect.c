@@ -6,7 +6,7 @@
 #include "check.h"
 #include "conf_private.h"
 
-/* The only data that configurations share: which dialects the program knows. */
+/* Dialects that the program has registered: the only data that configurations share. */
 static const struct conf_dialect *dialects[CONF_DIALECTS_MAX];
 static size_t dialect_count;
 
@@ -84,6 +84,16 @@ const struct param *dialects_param(struct slice name)
     return NULL;
 }
 
+const struct conf_dialect *dialects_tolerant(void)
+{
+    size_t i = 0;
+
+    while (i < dialect_count && dialects[i]->tolerate == NULL) {
+        i++;
+    }
+    return dialects_at(i);
+}
+
 bool dialects_know_spool(struct slice url)
 {
     for (size_t i = 0; i < dialect_count; i++) {
@@ -96,11 +106,16 @@ bool dialects_know_spool(struct slice url)
     return false;
 }
 
-/* ---- for all -------------------------------------------------------------------------------- */
+/* ---- the configuration's dialect ------------------------------------------------------------ */
 
 bool conf_spool_is_shared(const struct conf *conf)
 {
     return conf->inner->dialect != NULL && conf->inner->dialect->is_shared;
+}
+
+bool conf_spool_is_remote(const struct conf *conf)
+{
+    return slice_starts(slice_string(conf->spool), SLICE(CONF_SPOOL_CLUSTER));
 }
 
 bool conf_spool_routes(const struct conf *conf)
@@ -111,6 +126,12 @@ bool conf_spool_routes(const struct conf *conf)
 bool conf_spool_uses_services(const struct conf *conf)
 {
     return conf->inner->dialect != NULL && conf->inner->dialect->uses_services;
+}
+
+bool conf_new_mail_first(const struct conf *conf)
+{
+    return conf->inner->dialect != NULL && conf->inner->dialect->new_first &&
+           conf->qmgr_destination_share == 0;
 }
 
 bool conf_spool_routes_by_mailbox(const struct conf *conf)
@@ -129,8 +150,37 @@ const char *conf_spool_path(const struct conf *conf, bool *ret_is_directory)
                : NULL;
 }
 
+/* Parameters that have effect only at the start of the daemon. */
+static const char *const at_start[] = {
+    "chroot_directory",     "cluster_node",        "cluster_standby",
+    "control_socket_group", "control_socket_mode", "deliver_processes",
+    "deliver_user",         "events_file",         "log",
+    "mail_owner",           "read_queue_first",    "receive_processes",
+    "receive_user",         "scheduler_syslog",    "spool_inline_limit",
+    "statistics_log",       "syslog_name",
+};
+
+bool conf_differs(const struct conf *a, const struct conf *b, const char *parameter)
+{
+    struct buf x, y;
+    bool differs;
+
+    buf_init(&x, (size_t)2 * CONF_LINE_MAX);
+    buf_init(&y, (size_t)2 * CONF_LINE_MAX);
+    CHECK(conf_print(&x, a, &parameter, 1, false) && conf_print(&y, b, &parameter, 1, false));
+    differs = !slice_equal(buf_slice(&x), buf_slice(&y));
+    buf_fini(&x);
+    buf_fini(&y);
+    return differs;
+}
+
 void conf_put_delayed(const struct conf *old, const struct conf *new, struct buf *out)
 {
+    for (size_t i = 0; i < sizeof at_start / sizeof at_start[0]; i++) {
+        if (conf_differs(old, new, at_start[i])) {
+            (void)buf_addf(out, "%s\n", at_start[i]); /* errors are sticky */
+        }
+    }
     for (size_t i = 0; i < dialect_count; i++) {
         dialects[i]->put_delayed(old, new, out);
     }

@@ -5,16 +5,16 @@
 #include "check.h"
 #include "mem.h"
 
-/* How a value is compared. */
+/* Comparison of a value. */
 enum comparison {
-    COMPARE_EVENT, /* one of the names below */
+    COMPARE_EVENT, /* one of `events` */
     COMPARE_EXACT,
-    COMPARE_ADDRESS,    /* "@domain" stands for all of it, and case does not matter */
-    COMPARE_DESTINATION /* what stands behind the / is enough, and case does not matter */
+    COMPARE_ADDRESS,    /* "@domain" matches all its addresses; ignores case */
+    COMPARE_DESTINATION /* the part after the / is enough; ignores case */
 };
 
 static const struct {
-    const char *name, *before; /* how its value begins in a line */
+    const char *name, *before; /* text before the value in a line */
     enum comparison comparison;
 } members[] = {
     {"event", ",\"event\":\"", COMPARE_EVENT},
@@ -27,7 +27,7 @@ static const struct {
 };
 #define MEMBERS (sizeof members / sizeof members[0])
 
-/* All that the journal has. */
+/* All events of the journal. */
 static const char *const events[] = {
     "received", "delivered",  "deferred", "bounced",   "expired", "report", "held",
     "released", "removed",    "requeued", "dead",      "revived", "window", "paused",
@@ -63,8 +63,8 @@ uint64_t event_number(struct slice line)
     return slice_number(slice_of(rest.ptr, slice_find(rest, ',')), INT64_MAX, &n) ? n : 0;
 }
 
-/* The value of a member that is a text, as it stands there. In a text of JSON no quote stands
- * without a backslash before it, so that what looks like a member is one. */
+/* Returns the value of a text member as it is in the line. JSON has no quote in a text without a
+ * backslash before it, so a match of `before` is a member. */
 static struct slice text_of(struct slice line, const char *before)
 {
     const char *at = memmem(line.ptr, line.len, before, strlen(before));

@@ -1,8 +1,9 @@
 /*
- * Which events: a line of the journal (docs/events.md) against conditions on its members.
+ * Filter of events: checks a line of the journal (docs/events.md) against conditions on its
+ * members.
  *
- * Lines begin with {"number":N, and have no blanks between their members. All conditions have to
- * hold; of several values for one member one has to.
+ * Lines begin with {"number":N, and have no blanks between members. All members with conditions
+ * must match; one of the values of a member is enough.
  *
  * Limit: EVENT_VALUES_MAX values.
  */
@@ -17,7 +18,7 @@
 
 #define EVENT_VALUES_MAX 64u
 
-/* Fields are private to event_filter.c. All zero: every event. */
+/* A filter; all zero: every event passes. Fields are private to event_filter.c. */
 struct event_filter {
     struct {
         unsigned member;
@@ -26,17 +27,18 @@ struct event_filter {
     size_t count;
 };
 
-/* False: there is no such member, no event of that name, or no place for more. */
+/* Adds a condition. Returns false if the member or the event does not exist, or the filter is
+ * full. */
 bool event_filter_add(struct event_filter *f, struct slice member, struct slice value);
 bool event_filter_holds(const struct event_filter *f, struct slice line);
 void event_filter_fini(struct event_filter *f);
 
-/* All names of events: event_filter_event(0) .. until NULL. */
+/* Returns the name of event number `i`, from 0; NULL after the last. */
 const char *event_filter_event(size_t i);
 
-/* Of a line; 0: it has none. */
+/* Returns the number of a line; 0: none. */
 uint64_t event_number(struct slice line);
-/* Its "event". */
+/* Returns the "event" of a line. */
 struct slice event_name(struct slice line);
 
 #endif

@@ -30,7 +30,7 @@ static size_t name_len(struct slice s)
     return len;
 }
 
-/* Index of the bracket that closes the one at s[0], or s.len. */
+/* Returns the index of the bracket that closes the one at s[0], or s.len. */
 static size_t closing(struct slice s, char open, char close)
 {
     size_t depth = 0;
@@ -56,7 +56,7 @@ static bool find(struct expander *e, struct slice name, struct slice *ret_value)
     return true;
 }
 
-/* What stands in brackets: a name, maybe with `?text` or `:text`. */
+/* Expands the text in brackets: a name, perhaps with `?text` or `:text`. */
 static bool expand_bracketed(struct expander *e, struct slice inside)
 {
     size_t len = name_len(inside);
@@ -72,8 +72,7 @@ static bool expand_bracketed(struct expander *e, struct slice inside)
         return expand_text(e, value);
     }
 
-    /* Whether the value is empty shows only after it is expanded; what that appends is
-     * taken back. */
+    /* Expand the value to see whether it is empty, then remove the expansion. */
     size_t before = buf_len(e->out);
     if (!expand_text(e, value)) {
         return false;
@@ -83,7 +82,7 @@ static bool expand_bracketed(struct expander *e, struct slice inside)
     return (rest.ptr[0] == ':') != empty || expand_text(e, slice_skip(rest, 1));
 }
 
-/* What stands behind a `$`; *rest goes on behind it. */
+/* Expands the text after a `$`, and removes it from *rest. */
 static bool expand_dollar(struct expander *e, struct slice *rest)
 {
     char open = rest->len > 0 ? rest->ptr[0] : '\0';
@@ -92,7 +91,7 @@ static bool expand_dollar(struct expander *e, struct slice *rest)
 
     if (open == '$') {
         *rest = slice_skip(*rest, 1);
-        (void)buf_add_byte(e->out, '$'); /* failure is sticky, seen in expand_text */
+        (void)buf_add_byte(e->out, '$'); /* errors are sticky, checked in expand_text */
         return true;
     }
     if (open == '{' || open == '(') {
@@ -121,7 +120,7 @@ static bool expand_text(struct expander *e, struct slice text)
     while (text.len > 0) {
         size_t plain = slice_find(text, '$');
 
-        (void)buf_add(e->out, slice_of(text.ptr, plain)); /* failure is sticky, seen below */
+        (void)buf_add(e->out, slice_of(text.ptr, plain)); /* errors are sticky, checked below */
         text = slice_skip(text, plain);
         if (text.len > 0) {
             text = slice_skip(text, 1);

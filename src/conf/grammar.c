@@ -4,10 +4,10 @@
 
 static bool is_blank(char c)
 {
-    return c == ' ' || c == '\t' || c == '\r'; /* as slice_trim has it */
+    return c == ' ' || c == '\t' || c == '\r'; /* as in slice_trim */
 }
 
-/* Letters, digits and what names of transports and parameters contain. */
+/* Is `c` a letter, a digit, or another byte of names of transports and parameters? */
 static bool is_name_byte(char c)
 {
     return ascii_is_alnum(c) || c == '_' || c == '-' || c == '.';
@@ -41,7 +41,7 @@ static struct slice peek_line(const struct grammar *g)
     return slice_of(rest.ptr, slice_find(rest, '\n'));
 }
 
-/* False at the end of the text. */
+/* Returns false at the end of the text. */
 static bool take_line(struct grammar *g)
 {
     if (g->at >= g->text.len) {
@@ -54,7 +54,7 @@ static bool take_line(struct grammar *g)
     return true;
 }
 
-/* Nothing but blanks or a comment. */
+/* Does the line have only blanks or a comment? */
 static bool is_empty_line(struct slice line)
 {
     size_t at = skip_blanks(line, 0);
@@ -71,8 +71,8 @@ static void bad(struct grammar *g, size_t at, const char *error, struct item *re
 
 /* ---- words and values of clauses ------------------------------------------------------------ */
 
-/* The quoted text that starts at `at` (behind the quote), maybe over several lines. On success
- * g->in_line is behind the closing quote. */
+/* Reads quoted text from `at`, after the quote, perhaps over several lines. After success
+ * g->in_line is after the closing quote. */
 static bool quoted_value(struct grammar *g, size_t at, struct item *ret_item)
 {
     unsigned line = g->line_number;
@@ -83,7 +83,8 @@ static bool quoted_value(struct grammar *g, size_t at, struct item *ret_item)
         size_t end = slice_find(rest, '"');
 
         if (end < rest.len) {
-            (void)buf_add(&g->value, slice_of(rest.ptr, end)); /* failure is sticky, seen below */
+            (void)buf_add(&g->value, slice_of(rest.ptr, end)); /* errors are sticky, checked
+                                                                * below */
             g->in_line = at + end + 1;
             break;
         }
@@ -115,7 +116,7 @@ static bool quoted_value(struct grammar *g, size_t at, struct item *ret_item)
     return true;
 }
 
-/* The value that starts at g->in_line. */
+/* Reads the value at g->in_line. */
 static bool word_value(struct grammar *g, struct item *ret_item)
 {
     size_t at = skip_blanks(g->line, g->in_line), end = at;
@@ -133,7 +134,7 @@ static bool word_value(struct grammar *g, struct item *ret_item)
     return true;
 }
 
-/* The next word of a clause on the current line; false when there is none left. */
+/* Reads the next word of a clause on the current line. Returns false if there is none. */
 static bool clause_word(struct grammar *g, struct item *ret_item)
 {
     size_t at = skip_blanks(g->line, g->in_line), end = at;
@@ -158,14 +159,14 @@ static bool clause_word(struct grammar *g, struct item *ret_item)
     if (end < g->line.len && g->line.ptr[end] == '=') {
         ret_item->kind = ITEM_VALUE;
         g->in_line = end + 1;
-        (void)word_value(g, ret_item); /* false: ret_item says why */
+        (void)word_value(g, ret_item); /* false: ret_item has the error */
     }
     return true;
 }
 
 /* ---- lines that start in column 1 ----------------------------------------------------------- */
 
-/* `name = value` with its continuation lines. `equals` is where the `=` stands. */
+/* Reads `name = value` and its continuation lines. `equals` is the index of the `=`. */
 static void parameter(struct grammar *g, size_t name_len, size_t equals, struct item *ret_item)
 {
     size_t start = skip_blanks(g->line, equals + 1);
@@ -190,7 +191,7 @@ static void parameter(struct grammar *g, size_t name_len, size_t equals, struct 
             }
             (void)buf_add(&g->value, slice_trim(line));
         }
-        (void)take_line(g); /* there is one: it was peeked at */
+        (void)take_line(g); /* the line exists: it was peeked at */
     }
     g->in_clause = false;
     if (g->value.failed) {
@@ -203,11 +204,11 @@ static void parameter(struct grammar *g, size_t name_len, size_t equals, struct 
     ret_item->value = buf_slice(&g->value);
 }
 
-/* `PARAMname = value`. It may stand between a clause's lines. */
+/* Reads `PARAMname = value`, which may stand between lines of a clause. */
 static void param_line(struct grammar *g, struct item *ret_item)
 {
     g->in_line = 0;
-    (void)clause_word(g, ret_item); /* there is one: the line starts with it */
+    (void)clause_word(g, ret_item); /* the line starts with a word */
     if (ret_item->kind == ITEM_BAD) {
         return;
     }
@@ -230,7 +231,7 @@ static bool is_include(struct slice line)
     return slice_starts(line, SLICE("include")) && (line.len == 7 || is_blank(line.ptr[7]));
 }
 
-/* Sort a line that starts in column 1 by what it is, and read its first item. */
+/* Determines the kind of a line that starts in column 1, and reads its first item. */
 static void opening_line(struct grammar *g, struct item *ret_item)
 {
     size_t name_len = 0;

@@ -26,7 +26,8 @@ static bool is_graphic(struct slice text)
     return true;
 }
 
-/* A host in a URL: no user, nothing that libcurl could read in another way. */
+/* Is the text a host of a URL: without a user, and without text that libcurl could read
+ * differently? */
 static bool is_host(struct slice host, bool is_ipv6)
 {
     for (size_t i = 0; i < host.len; i++) {
@@ -38,7 +39,7 @@ static bool is_host(struct slice host, bool is_ipv6)
     return host.len > 0 && host.len <= HOOK_HOST_MAX;
 }
 
-/* By an address, or the one name that is not looked up. */
+/* Is the host this machine: a loopback address, or "localhost", which is not looked up? */
 static bool is_this_machine(const char *host)
 {
     unsigned char address[4];
@@ -47,7 +48,7 @@ static bool is_this_machine(const char *host)
            (inet_pton(AF_INET, host, address) == 1 && address[0] == 127);
 }
 
-/* False: it is no URL of ours. */
+/* Reads a URL. Returns false if it is not supported. */
 static bool read_url(struct slice url, struct hook *hook)
 {
     const struct slice https = SLICE("https://"), http = SLICE("http://");
@@ -126,7 +127,7 @@ static bool read_line(struct hook_list *list, struct list_line *line, struct buf
                                  "there is a web hook of this name already");
         }
     }
-    list->count++; /* to be freed */
+    list->count++; /* so that hook_list_free frees it */
     memcpy(hook->name, name.ptr, name.len);
     if (!read_url(url, hook)) {
         return list_line_bad(ret_error, line, url.ptr,

@@ -1,5 +1,5 @@
 /*
- * Web hooks: where events go by HTTP (parameter web_hooks). Lines of
+ * Web hooks: receivers of events by HTTP (parameter web_hooks). Lines of
  *
  *     NAME URL SECRET [MEMBER=VALUE,...]...
  *
@@ -7,8 +7,8 @@
  *     local  http://127.0.0.1:8080/            another-secret-of-this-kind sender=@shop.example
  *
  * NAME has up to 32 letters, digits, `-` and `_`. SECRET is the key of the signature: 16 to 255
- * bytes without blanks. MEMBER is one that event_filter.h knows; without any all events go there.
- * http:// is for this machine alone. Empty lines, and those that begin with `#`, are nothing.
+ * bytes without blanks. MEMBER is one of event_filter.h; without a MEMBER the hook gets all events.
+ * http:// is only for this machine. Empty lines and lines that begin with `#` are ignored.
  */
 #ifndef CONF_HOOK_LIST_H
 #define CONF_HOOK_LIST_H
@@ -30,12 +30,12 @@
 
 struct hook {
     char name[HOOK_NAME_MAX + 1];
-    char host[HOOK_HOST_MAX + 1]; /* an address of IPv6 without its brackets */
+    char host[HOOK_HOST_MAX + 1]; /* an IPv6 address is without brackets */
     char path[HOOK_PATH_MAX + 1]; /* with the query */
     char secret[HOOK_SECRET_MAX + 1];
     uint16_t port;
     bool tls;
-    bool is_ipv6; /* `host` is such an address */
+    bool is_ipv6; /* true if `host` is an IPv6 address */
     struct event_filter filter;
 };
 
@@ -46,14 +46,14 @@ struct hook_list {
 
 bool hook_name_valid(struct slice name);
 
-/* Read the text of a file. NULL with "LINE:COLUMN: what is wrong" in *ret_error, which never quotes
- * a secret. */
+/* Parses the text of a file. Returns NULL after an error, with "LINE:COLUMN: TEXT" in *ret_error,
+ * which never quotes a secret. */
 struct hook_list *hook_list_new(struct slice text, struct buf *ret_error);
 
-/* Secrets are overwritten. NULL is fine. */
+/* Frees the list and overwrites its secrets. NULL is allowed. */
 void hook_list_free(struct hook_list *list);
 
-/* Are they the same, name by name, but for their order? */
+/* Are the two hooks equal? Conditions must be in the same order. */
 bool hook_equal(const struct hook *a, const struct hook *b);
 
 #endif

@@ -7,13 +7,13 @@
 #include "nexthop.h"
 
 struct login_list {
-    char *text; /* owned: what the logins point to, a NUL behind each part */
+    char *text; /* text that the logins point into, with a NUL after each part; owned */
     size_t text_len;
     struct login *logins; /* owned, in the order of the file */
     size_t count, size;
 };
 
-/* End a part of the text with a NUL: what follows it is a separator, or the end. */
+/* Ends a part of the text with a NUL, in place of the separator or the end after it. */
 static const char *part(struct slice text)
 {
     ((char *)(uintptr_t)text.ptr)[text.len] = '\0';
@@ -118,7 +118,7 @@ void login_list_free(struct login_list *list)
     mem_free(list);
 }
 
-/* How well does a login fit: 3 the address, 2 the domain, 1 any sender, 0 not. */
+/* Returns how well a login fits: 3 the address, 2 the domain, 1 any sender, 0 not. */
 static int fits(const struct login *login, struct slice nexthop, struct slice sender)
 {
     struct slice wanted;

@@ -1,5 +1,5 @@
 /*
- * Who we are to the relays that want a login (relay_auth): lines of
+ * Logins at relays (relay_auth): lines of
  *
  *     NEXTHOP [SENDER] USER:PASSWORD
  *
@@ -7,11 +7,11 @@
  *     [smtp.example.org]:587  @shop.example   shop@shop.example:two words
  *     [smtp.example.org]:587  a@shop.example  other:secret
  *
- * NEXTHOP is written as in relayhost and transport_maps. SENDER is an address or @DOMAIN. What
- * follows is the login: the user up to the first colon, which no user's name has, and the password
- * to the end of the line. Empty lines, and those that begin with `#`, are nothing. Of several that
- * fit the one with the address counts, then the one with the domain, then the one without a sender,
- * and of those the first.
+ * NEXTHOP is written as in relayhost and transport_maps. SENDER is an address or @DOMAIN. The user
+ * ends at the first colon, which no user's name may have, and the password is the rest of the line.
+ * Empty lines and lines that begin with `#` are ignored. If several logins fit, the one with the
+ * address counts, then the one with the domain, then the one without a sender; among equals the
+ * first.
  */
 #ifndef CONF_LOGIN_LIST_H
 #define CONF_LOGIN_LIST_H
@@ -22,32 +22,32 @@
 #include "buf.h"
 #include "slice.h"
 
-#define LOGIN_LIST_FILE_MAX (1u << 20) /* bytes */
+#define LOGIN_LIST_FILE_MAX (1u << 20) /* maximum bytes of a file */
 #define LOGIN_LIST_MAX      10000u
 #define LOGIN_USER_MAX      255u
 #define LOGIN_PASSWORD_MAX  1024u
 
 struct login {
-    const char *nexthop, *sender; /* sender: NULL: any */
+    const char *nexthop, *sender; /* NULL as sender: any */
     const char *user, *password;
     unsigned line;
 };
 
 struct login_list;
 
-/* Read the text of a file. NULL with "LINE:COLUMN: what is wrong" in *ret_error, which never quotes
- * a password. */
+/* Parses the text of a file. Returns NULL after an error, with "LINE:COLUMN: TEXT" in *ret_error,
+ * which never quotes a password. */
 struct login_list *login_list_new(struct slice text, struct buf *ret_error);
 
-/* Passwords are overwritten. NULL is fine. */
+/* Frees the list and overwrites its passwords. NULL is allowed. */
 void login_list_free(struct login_list *list);
 
-/* The login for mail from `sender` (without angle brackets, may be empty) by this next hop; NULL:
- * there is none. Lasts as long as the list. */
+/* Returns the login for mail from `sender` (without angle brackets, may be empty) by this next hop;
+ * NULL: none. Lasts as long as the list. */
 const struct login *login_list_find(const struct login_list *list, struct slice nexthop,
                                     struct slice sender);
 
-/* Is there any for this next hop, whatever the sender? */
+/* Does this next hop have a login for any sender? */
 bool login_list_has(const struct login_list *list, struct slice nexthop);
 
 #endif

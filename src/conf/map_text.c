@@ -38,7 +38,7 @@ static bool fail(struct map_text *m, unsigned line, const char *error)
     return false;
 }
 
-/* The next line that is neither empty nor a comment. */
+/* Returns the next line that is neither empty nor a comment. */
 static bool next_physical(struct map_text *m, struct slice *ret_line, struct slice *ret_trimmed)
 {
     while (m->rest.ptr != NULL) {
@@ -54,7 +54,7 @@ static bool next_physical(struct map_text *m, struct slice *ret_line, struct sli
     return false;
 }
 
-/* The same, if it goes on with what stands before it; else nothing is taken. */
+/* Returns the next such line if it continues the previous one. Otherwise consumes nothing. */
 static bool next_continuation(struct map_text *m, struct slice *ret_trimmed)
 {
     struct map_text before = *m;
@@ -84,10 +84,10 @@ bool map_text_next(struct map_text *m, struct map_line *ret_line)
     while (next_continuation(m, &more)) {
         if (!joined) {
             buf_clear(&m->joined);
-            (void)buf_add(&m->joined, text); /* failure is sticky */
+            (void)buf_add(&m->joined, text); /* errors are sticky */
             joined = true;
         }
-        (void)buf_add_byte(&m->joined, ' '); /* the same */
+        (void)buf_add_byte(&m->joined, ' '); /* errors are sticky */
         if (!buf_add(&m->joined, more)) {
             return fail(m, m->line, "the line is longer than 65536 bytes");
         }

@@ -1,14 +1,14 @@
 /*
- * The lines of a map file, as all maps of the configuration have them (transport_maps, access
- * tables, recipient tables, ..):
+ * Lines of a map file, common to all maps of the configuration (transport_maps, access tables,
+ * recipient tables, ..):
  *
  *     # a comment
  *     KEY    VALUE
  *     KEY    VALUE that goes
  *            on in a line that begins with a blank
  *
- * Empty lines, and lines of which the first character that is no blank is `#`, are passed over.
- * Types that Postfix writes before the name of such a file say nothing here.
+ * Empty lines and lines whose first nonblank character is `#` are ignored. A type of Postfix before
+ * the name of such a file has no meaning here.
  */
 #ifndef CONF_MAP_TEXT_H
 #define CONF_MAP_TEXT_H
@@ -21,30 +21,30 @@
 
 struct map_line {
     struct slice key, value; /* trimmed; the value may be empty */
-    struct slice whole;      /* both, and the blanks between */
-    unsigned line;           /* of its first line, from 1 */
-    unsigned column;         /* of the value there, from 1 */
+    struct slice whole;      /* key, blanks and value */
+    unsigned line;           /* number of its first line, from 1 */
+    unsigned column;         /* column of the value there, from 1 */
 };
 
-/* Fields are private to map_text.c, but for `error`. */
+/* Reader of lines. Its fields are private to map_text.c, except `error` and `error_line`. */
 struct map_text {
     struct slice rest;
-    struct buf joined;   /* of a line that goes on in the next ones */
-    unsigned line;       /* lines that have been taken */
-    const char *error;   /* why the end came early, or NULL */
-    unsigned error_line; /* 0: the file as a whole */
+    struct buf joined;   /* joined text of a continued line */
+    unsigned line;       /* number of lines read */
+    const char *error;   /* reason of an early end, or NULL */
+    unsigned error_line; /* 0: the whole file */
 };
 
-/* `text` is borrowed until map_text_fini. */
+/* Begins with `text`, which is borrowed until map_text_fini. */
 void map_text_init(struct map_text *m, struct slice text);
 void map_text_fini(struct map_text *m);
 
-/* The next line; its slices last until the next call. False at the end, and at an error, which is
- * then in `error`. */
+/* Reads the next line; its slices last until the next call. Returns false at the end, and after an
+ * error, which is in `error`. */
 bool map_text_next(struct map_text *m, struct map_line *ret_line);
 
-/* The name of a file without the type before it (`hash:', `texthash:'; for networks `cidr:', for
- * patterns `pcre:'), each of which names the text here. */
+/* Returns the name of a file without the type before it (`hash:', `texthash:'; for networks
+ * `cidr:', for patterns `pcre:'). Each type stands for the text file here. */
 struct slice map_file_name(struct slice name);
 
 #endif

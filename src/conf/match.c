@@ -6,8 +6,8 @@
 
 /* ---- shell patterns ------------------------------------------------------------------------- */
 
-/* One element of a pattern that takes exactly one byte: its length, or 0 when the pattern
- * is bad. */
+/* Returns the length of the first element of a pattern, which matches exactly one byte; 0 if the
+ * element is invalid. */
 static size_t element_len(struct slice pattern)
 {
     size_t at = 1;
@@ -28,7 +28,7 @@ static size_t element_len(struct slice pattern)
     return at < pattern.len ? at + 1 : 0;
 }
 
-/* Is `c` what the element stands for? */
+/* Does the element match `c`? */
 static bool element_takes(struct slice element, char c)
 {
     if (element.ptr[0] == '?') {
@@ -68,9 +68,9 @@ static bool one_of_the_words(struct slice pattern, struct slice text)
     return false;
 }
 
-/* Only the last star ever has to be tried again with one byte more: what an earlier one could gain
- * by taking more, the last one can gain, too. So this is a loop, and a hostile pattern costs no
- * more than the product of the lengths. */
+/* Only the last star is tried again with one byte more, because it can match whatever an earlier
+ * star could match. So this is a loop, and a hostile pattern costs at most the product of the
+ * lengths. */
 bool glob_match(struct slice pattern, struct slice text)
 {
     struct slice star_pattern = {NULL, 0}, star_text = {NULL, 0};
@@ -124,6 +124,70 @@ const char *glob_error(struct slice pattern)
     return NULL;
 }
 
+static bool is_special(char c)
+{
+    return memchr("*?[{\\", c, 5) != NULL;
+}
+
+bool glob_is_plain(struct slice pattern)
+{
+    for (size_t i = 0; i < pattern.len; i++) {
+        if (is_special(pattern.ptr[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- next hops ------------------------------------------------------------------------------ */
+
+size_t nexthop_pattern_bracket(struct slice pattern)
+{
+    size_t end = slice_find(pattern, ']');
+
+    if (pattern.len < 3 || pattern.ptr[0] != '[' || end < 2 || end == pattern.len ||
+        pattern.ptr[1] == '^' || pattern.ptr[1] == '!') {
+        return 0;
+    }
+    for (size_t i = 1; i < end; i++) {
+        if (pattern.ptr[i] == '.' || pattern.ptr[i] == ':') {
+            return 1;
+        }
+    }
+    return end + 1 == pattern.len || pattern.ptr[end + 1] == ':';
+}
+
+bool nexthop_match(struct slice pattern, struct slice nexthop)
+{
+    size_t literal = nexthop_pattern_bracket(pattern);
+
+    return (literal == 0 || slice_starts(nexthop, SLICE("["))) &&
+           glob_match(slice_skip(pattern, literal), slice_skip(nexthop, literal));
+}
+
+const char *nexthop_pattern_error(struct slice pattern)
+{
+    return glob_error(slice_skip(pattern, nexthop_pattern_bracket(pattern)));
+}
+
+bool nexthop_pattern_is_plain(struct slice pattern)
+{
+    return glob_is_plain(slice_skip(pattern, nexthop_pattern_bracket(pattern)));
+}
+
+void nexthop_put_pattern(struct buf *out, struct slice nexthop)
+{
+    size_t literal = nexthop_pattern_bracket(nexthop);
+
+    (void)buf_add(out, slice_of(nexthop.ptr, literal)); /* errors are sticky */
+    for (size_t i = literal; i < nexthop.len; i++) {
+        if (is_special(nexthop.ptr[i])) {
+            (void)buf_add_byte(out, '\\');
+        }
+        (void)buf_add_byte(out, nexthop.ptr[i]);
+    }
+}
+
 /* ---- networks ------------------------------------------------------------------------------- */
 
 #define IPV4_BITS 32
@@ -136,7 +200,7 @@ static void map_ipv4(const void *ipv4, unsigned char ret_ip[16])
     memcpy(ret_ip + 12, ipv4, 4);
 }
 
-/* Address family, or AF_UNSPEC when it is no address. */
+/* Returns the address family, or AF_UNSPEC if the text is no address. */
 static int parse_ip(struct slice text, unsigned char ret_ip[16])
 {
     char string[INET6_ADDRSTRLEN];
@@ -172,7 +236,7 @@ bool ip_of_sockaddr(const struct sockaddr *addr, unsigned char ret_ip[16])
     if (addr->sa_family == AF_INET) {
         struct sockaddr_in in;
 
-        memcpy(&in, addr, sizeof in); /* `addr` may be a byte buffer without its alignment */
+        memcpy(&in, addr, sizeof in); /* `addr` may be an unaligned byte buffer */
         map_ipv4(&in.sin_addr, ret_ip);
         return true;
     }
@@ -186,7 +250,7 @@ bool ip_of_sockaddr(const struct sockaddr *addr, unsigned char ret_ip[16])
     return false;
 }
 
-/* Bits from `bits` on are zero. */
+/* Are all bits from number `bits` on zero? */
 static bool clear_behind(const unsigned char ip[16], unsigned bits)
 {
     for (unsigned i = bits; i < IPV6_BITS; i++) {
@@ -254,7 +318,7 @@ bool network_list_match(const struct conf_list *networks, const struct sockaddr 
 
 /* ---- domains -------------------------------------------------------------------------------- */
 
-#define DOMAIN_ROOM 256 /* bytes, more than any domain has (RFC 1035: 255) */
+#define DOMAIN_ROOM 256 /* bytes; more than a domain has (RFC 1035: 255) */
 
 static struct slice lower_case(struct slice s, char *room)
 {

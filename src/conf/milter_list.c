@@ -7,16 +7,16 @@
 #include "value.h"
 
 #define HOST_MAX       255
-#define PATH_BYTES_MAX 107 /* what sockaddr_un takes beside its NUL */
-#define QUOTED_MAX     200 /* of what is refused */
+#define PATH_BYTES_MAX 107 /* sizeof sun_path of sockaddr_un without its NUL */
+#define QUOTED_MAX     200 /* bytes of a refused text in an error */
 
 static bool separates(char c)
 {
     return c == ' ' || c == '\t' || c == ',';
 }
 
-/* Take the next word, or what stands in braces, off the front. False: none is left, or (*ret_bad) a
- * brace that is not closed. */
+/* Cuts the next word, or the text in braces, from the front. Returns false if none is left, or
+ * (*ret_bad) if a brace is not closed. */
 static bool next_element(struct slice *rest, struct slice *ret_element, bool *ret_braces,
                          bool *ret_bad)
 {
@@ -94,11 +94,11 @@ static bool fail(struct buf *error, const char *what, struct slice bad, const ch
 {
     (void)buf_addf(error, "%s `%.*s': %s is expected", what,
                    (int)(bad.len < QUOTED_MAX ? bad.len : QUOTED_MAX), bad.ptr,
-                   expected); /* sticky */
+                   expected); /* errors are sticky */
     return false;
 }
 
-/* A time from 1 s to a day, as the parameters have it. */
+/* Parses a time from 1 s to a day, as the parameters do. */
 static bool read_time(struct slice value, int64_t *ret_us)
 {
     int64_t us;
@@ -147,7 +147,7 @@ static bool read_option(struct slice option, struct milter_spec *spec, struct bu
                 "connect_timeout, command_timeout, content_timeout, default_action or protocol");
 }
 
-/* Keep the address; a relative path gets the directory in front. */
+/* Stores the address; a relative path is made absolute. */
 static bool keep_address(const struct conf *conf, struct slice text, struct milter_spec *spec,
                          struct buf *error)
 {

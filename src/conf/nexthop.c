@@ -6,7 +6,7 @@
 #include "match.h"
 
 #define HOST_MAX       255
-#define PATH_BYTES_MAX 107 /* what sockaddr_un takes beside its NUL */
+#define PATH_BYTES_MAX 107 /* sizeof sun_path of sockaddr_un without its NUL */
 
 static bool host_name_ok(struct slice host)
 {
@@ -16,7 +16,7 @@ static bool host_name_ok(struct slice host)
     for (size_t i = 0; i < host.len; i++) {
         unsigned char c = (unsigned char)host.ptr[i];
 
-        /* Names in UTF-8 are let through: SMTPUTF8 domains become next hops. */
+        /* Names in UTF-8 are valid: SMTPUTF8 domains become next hops. */
         if (!ascii_is_alnum((char)c) && c != '-' && c != '_' && c != '.' && c < 0x80) {
             return false;
         }
@@ -34,7 +34,7 @@ static bool unix_path(struct slice text, struct slice *ret_path)
     return true;
 }
 
-/* "host" or "[host]" in front of what remains in *rest; *rest is then empty or starts with ':'. */
+/* Cuts "host" or "[host]" from the front of *rest. *rest is then empty or starts with ':'. */
 static bool take_host(struct slice *rest, struct slice *ret_host, bool *ret_bracketed)
 {
     bool bracketed = rest->len > 0 && rest->ptr[0] == '[';

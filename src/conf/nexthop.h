@@ -1,9 +1,9 @@
 /*
- * A next hop as configuration files write it: where an SMTP or LMTP client is to go.
+ * A next hop in configuration files: the host of an SMTP or LMTP client.
  *
- *     host   host:port     look up MX records
+ *     host   host:port     MX records are looked up
  *     [host] [host]:port   no MX: an address, or a host's own addresses
- *     [IPv6:address]       as in address literals; [ipv6] alone is fine, too
+ *     [IPv6:address]       as in address literals; [ipv6] alone is also valid
  *     unix:path            a Unix socket
  */
 #ifndef CONF_NEXTHOP_H
@@ -16,50 +16,51 @@
 #include "slice.h"
 
 struct nexthop {
-    struct slice host; /* name, address, or path; borrowed from the text, without brackets */
-    uint16_t port;     /* 0: the protocol's */
-    bool use_mx;       /* not in brackets */
-    bool is_address;   /* host is an IPv4 or IPv6 address */
-    bool is_unix;      /* host is a path */
+    struct slice host; /* name, address, or path without brackets; borrowed from the text */
+    uint16_t port;     /* 0: default of the protocol */
+    bool use_mx;       /* true if not in brackets */
+    bool is_address;   /* true if host is an IPv4 or IPv6 address */
+    bool is_unix;      /* true if host is a path */
 };
 
-/* False (and *ret_nexthop untouched) when the text is none of the above. */
+/* Parses a next hop. Returns false, without change of *ret_nexthop, if the text is none. */
 bool nexthop_parse(struct slice text, struct nexthop *ret_nexthop);
 
 /* An element of `listen`: smtp://HOST:PORT, lmtp://HOST:PORT, submission://HOST[:PORT],
- * submissions://HOST[:PORT], http://HOST:PORT, https://HOST:PORT (an IPv6 HOST in brackets; `*` or
- * nothing: all addresses) or lmtp:unix:PATH. */
+ * submissions://HOST[:PORT], http://HOST:PORT, https://HOST:PORT or lmtp:unix:PATH. An IPv6 HOST is
+ * in brackets; `*` or an empty HOST means all addresses. */
 #define LISTEN_PORT_SUBMISSION  587
 #define LISTEN_PORT_SUBMISSIONS 465
 struct listen_address {
     bool lmtp;
-    bool submission; /* clients have to log in */
-    bool http;       /* mail comes by HTTP (docs/injection.md) */
-    bool tls_first;  /* TLS from the first byte on */
+    bool submission; /* true if clients must log in */
+    bool http;       /* true for mail by HTTP (docs/injection.md) */
+    bool tls_first;  /* true for TLS from the first byte */
     bool is_unix;
-    struct slice host; /* borrowed; the path when is_unix; empty: all addresses */
-    uint16_t port;     /* 0: the system chooses (tests) */
+    struct slice host; /* borrowed; the path if is_unix; empty: all addresses */
+    uint16_t port;     /* 0: chosen by the system (tests) */
 };
 
 bool listen_parse(struct slice text, struct listen_address *ret_listen);
 
-/* The other elements of `listen`, of the address before them: class=NAME, auth=yes and
+/* Options of an address of `listen`. They are the elements after it: class=NAME, auth=yes and
  * filtered=yes. */
 struct listen_options {
-    struct slice class_name; /* borrowed and as written: class_name_parse takes it; empty: none */
-    bool login;              /* clients may log in; always of submission listeners */
-    bool filtered;           /* mail comes back from content_filter: it was looked at before */
+    struct slice class_name; /* borrowed, as written, valid for class_name_parse; empty: none */
+    bool login;              /* true if clients may log in; always on submission listeners */
+    bool filtered;           /* true if mail comes from content_filter, so that the rules have
+                              * passed it before */
 };
 
-/* Take an element that is an option into *options. False for a second class, too. */
+/* Adds an element that is an option to *options. Returns false if it is none, or a second class. */
 bool listen_option_parse(struct slice text, struct listen_options *options);
 
-/* The addresses of `listen`, one after the other, with the options that follow; start with *at = 0,
- * false at the end. All is borrowed from the list. */
+/* Returns the next address of `listen` with its options. Start with *at = 0; false at the end. The
+ * results are borrowed from the list. */
 bool listen_next(const struct conf_list *listen, size_t *at, const char **ret_url,
                  struct listen_options *ret_options);
 
-/* The options of the first that is `url`; none when there is no such address. */
+/* Returns the options of the first address that is `url`; no options if there is none. */
 struct listen_options listen_options_of(const struct conf_list *listen, const char *url);
 
 #endif

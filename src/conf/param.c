@@ -44,7 +44,7 @@ static_assert(sizeof param_table / sizeof param_table[0] <= PARAM_COUNT_MAX,
 const size_t param_policy_first = 0 CONF_PARAMS(ONE_CONF);
 const size_t param_count = 0 CONF_PARAMS(ONE_CONF) POLICY_PARAMS(ONE_POLICY);
 
-/* Names of Postfix for parameters that have another name here. */
+/* Postfix's names of parameters that have another name here. */
 static const struct {
     const char *alias, *name;
 } aliases[] = {
@@ -124,7 +124,7 @@ const struct param *param_find_override(struct slice name, struct slice *ret_tra
     return best;
 }
 
-/* Parameters of Postfix that have no namesake here, and what does the same. */
+/* Parameters of Postfix without a parameter of that name here, and their replacement. */
 static const struct {
     const char *name, *ours;
 } translations[] = {
@@ -152,7 +152,7 @@ const char *param_translation(struct slice name)
 bool param_is_harmless(struct slice name)
 {
     static const char *const names[] = {
-        /* where Postfix's own files are, and what it calls its programs */
+        /* ---- places of Postfix's own files, and names of its programs */
         "alias_database",
         "command_directory",
         "daemon_directory",
@@ -170,7 +170,7 @@ bool param_is_harmless(struct slice name)
         "smtp_tls_session_cache_database",
         "smtpd_tls_session_cache_database",
         "tls_random_source",
-        /* what is always so, or never */
+        /* ---- behaviour that is always so here, or never */
         "append_at_myorigin",
         "append_dot_mydomain",
         "biff",
@@ -204,7 +204,7 @@ void param_add_nearest(struct buf *out, struct slice name, bool in_clause)
     struct nearest n;
 
     if (translation != NULL) {
-        (void)buf_addf(out, ", see %s", translation); /* sticky, as below */
+        (void)buf_addf(out, ", see %s", translation); /* errors are sticky */
         return;
     }
 
@@ -217,7 +217,7 @@ void param_add_nearest(struct buf *out, struct slice name, bool in_clause)
         }
     }
     if (n.name != NULL) {
-        (void)buf_addf(out, ", did you mean `%s'?", n.name); /* failure is sticky in buf */
+        (void)buf_addf(out, ", did you mean `%s'?", n.name); /* errors are sticky */
     }
 }
 
@@ -226,7 +226,7 @@ bool param_is_idle(const struct param *p)
     return slice_starts(slice_string(p->meaning), SLICE(NO_EFFECT));
 }
 
-/* ---- what a text may be --------------------------------------------------------------------- */
+/* ---- valid texts ---------------------------------------------------------------------------- */
 
 static bool network_ok(struct slice text)
 {
@@ -245,20 +245,20 @@ bool param_is_table(struct slice text)
     return len > 0 && len < text.len && text.ptr[len] == ':';
 }
 
-/* No domain has a slash: that is a file, which Postfix would read. */
+/* A domain has no slash; a text with a slash is a file that Postfix would read. */
 static bool domain_pattern_ok(struct slice text)
 {
     return glob_error(text) == NULL && !param_is_table(text) && slice_find(text, '/') == text.len;
 }
 
-/* The two types whose tables are made from a text file of that name, which is what is read. */
+/* Tables of these two types are made from a text file of their name, which is read here. */
 static bool file_ok(struct slice text)
 {
     return !param_is_table(text) || slice_starts(text, SLICE("hash:")) ||
            slice_starts(text, SLICE("texthash:"));
 }
 
-/* A table of networks is in order, or a hash. */
+/* A table of networks is a file in order, or a hash. */
 static bool network_file_ok(struct slice text)
 {
     return file_ok(text) || slice_starts(text, SLICE("cidr:"));
@@ -286,7 +286,7 @@ static bool mail_address_ok(struct slice text)
     return at > 0 && at + 1 < text.len && text.len <= ADDRESS_MAX;
 }
 
-/* What may stand in a greeting and behind an `@`. Underscores and 8-bit names are in use. */
+/* Is the text valid in a greeting and after an `@`? Underscores and 8-bit names are in use. */
 static bool name_ok(struct slice text)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -403,15 +403,15 @@ static bool maildir_ok(struct slice text)
     return text.len > 0;
 }
 
-/* A lone 0 is due again at once. */
+/* Unit of a list in which a 0 is valid only alone. A lone 0 makes mail due again at once. */
 #define MULTIPLES_UNIT "positive numbers, or 0 alone"
 
-/* Units of STRING and LIST whose texts follow a syntax. An empty STRING is none of it, and is
- * always allowed except where `needed`. */
+/* Units of STRING and LIST with a syntax. An empty STRING is always valid, except where
+ * `needed`. */
 static const struct {
     const char *unit;
     bool (*ok)(struct slice);
-    size_t elements_max; /* of a LIST; 0 = any */
+    size_t elements_max; /* maximum elements of a LIST; 0: no limit */
     bool needed;
 } syntaxes[] = {
     {"address/bits", network_ok, 0, false},
@@ -598,7 +598,7 @@ static bool parse_octal(struct slice text, int64_t *ret_value)
     return true;
 }
 
-/* Some files say yes with any number but 0. */
+/* Parses yes or no, or a number: some files use any number except 0 for yes. */
 static bool parse_bool(struct slice text, bool *ret_value)
 {
     int64_t n;
@@ -638,7 +638,7 @@ static bool parse_number(const struct param *p, struct slice text, int64_t *ret_
     if (!ok || n < p->min || n > p->max) {
         return false;
     }
-    *ret_value = p->min == INT64_MIN && n < 0 ? 0 : n; /* "0 and less" mean the same */
+    *ret_value = p->min == INT64_MIN && n < 0 ? 0 : n; /* negative values mean 0 */
     return true;
 }
 

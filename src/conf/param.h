@@ -1,6 +1,6 @@
 /*
- * The parameter table of params.h as data: finding a parameter by any of its names, reading and
- * writing its value.
+ * The parameter table of params.h as data: finds a parameter by any of its names, parses and prints
+ * its value.
  */
 #ifndef CONF_PARAM_H
 #define CONF_PARAM_H
@@ -27,52 +27,53 @@ enum param_type {
 
 struct param {
     enum param_type type;
-    const char *name;   /* as a parameter of the whole file; "" = in clauses only */
-    const char *suffix; /* in a clause and behind TRANSPORT_; NULL = not a policy value */
+    const char *name;   /* name of a parameter of the whole file; "": in clauses only */
+    const char *suffix; /* name in a clause and after TRANSPORT_; NULL: no policy value */
     const char *unit, *preset, *meaning;
     int64_t min, max;
-    size_t offset, size; /* of the member of struct conf; of struct policy when suffix is set */
+    size_t offset, size; /* place of the member in struct conf, or in struct policy if `suffix` is
+                          * set */
 };
 
-/* First the CONF_PARAMS, then the POLICY_PARAMS. */
+/* Rows of CONF_PARAMS, then of POLICY_PARAMS. */
 extern const struct param param_table[];
 extern const size_t param_count;
 extern const size_t param_policy_first;
 
-/* By the name in a file, its aliases included; NULL when there is none. */
+/* Finds a parameter by its name in a file, or an alias; NULL: none. */
 const struct param *param_find(struct slice name);
 
-/* By the name in a clause; case does not matter there. */
+/* Finds a parameter by its name in a clause, in any case; NULL: none. */
 const struct param *param_find_in_clause(struct slice name);
 
-/* TRANSPORT_name: which value of which transport. The longest name that fits. */
+/* Splits TRANSPORT_name, by the longest name that fits, into value and transport; NULL: none. */
 const struct param *param_find_override(struct slice name, struct slice *ret_transport);
 
-/* What does here what this parameter of Postfix does there; NULL: it is none that we translate. */
+/* Returns the replacement of a parameter of Postfix, for an error text; NULL: none. */
 const char *param_translation(struct slice name);
 
-/* Is it a parameter of Postfix that says nothing here, and is no loss? */
+/* Is the name a parameter of Postfix that can be ignored without loss? */
 bool param_is_harmless(struct slice name);
 
-/* Append ", did you mean `...'?" when a name that may stand here is near: a parameter or, with
- * `in_clause`, a clause's word. */
+/* Appends ", did you mean `...'?" if the name is similar to a parameter or, with `in_clause`, to a
+ * word of clauses. */
 void param_add_nearest(struct buf *out, struct slice name, bool in_clause);
 
-/* Is it the name of a table of Postfix: a type (`hash', `ldap', ..), a colon, and which one? */
+/* Is the text the name of a table of Postfix: a type (`hash', `ldap', ..), a colon, and a name? */
 bool param_is_table(struct slice text);
 
-/* Has it no effect here, and is known for old files only? */
+/* Is the parameter accepted for old files only, without effect? */
 bool param_is_idle(const struct param *p);
 
-/* What a value looks like: "a number of deliveries from 1 to 100000". */
+/* Appends a description of valid values: "a number of deliveries from 1 to 100000". */
 void param_add_expected(struct buf *out, const struct param *p);
 
-/* Read `text` (trimmed) into the member of `base`, a struct conf or struct policy. When false,
- * nothing changed and *ret_bad is the part of the text that was refused. */
+/* Parses `text` (trimmed) into the member of `base`, a struct conf or struct policy. Returns false
+ * without a change if the text is invalid; *ret_bad is then its invalid part. */
 bool param_parse(const struct param *p, struct slice text, struct pool *pool, void *base,
                  struct slice *ret_bad);
 
-/* Append the value as a file would have it. */
+/* Appends the value in the syntax of a file. */
 void param_print(struct buf *out, const struct param *p, const void *base);
 
 #endif

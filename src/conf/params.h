@@ -1,6 +1,6 @@
 /*
- * The one table of parameters. Parsing, `config show`, `config explain`, the manual page and the
- * error texts are made from it, and so are the members of `struct conf` and `struct policy`.
+ * The table of parameters. It generates the members of `struct conf` and `struct policy`, parsing,
+ * `config show`, `config explain`, the manual page and the error texts.
  *
  * Columns of CONF_PARAMS, the global parameters:
  *
@@ -11,23 +11,23 @@
  *   X(type, name, default_name, unit, default, min, max, meaning)
  *
  * In a clause such a value is called `name`; for one transport it is the parameter TRANSPORT_name;
- * for all transports it is `default_name`. An empty default_name: clauses only.
+ * for all transports it is `default_name`. With an empty default_name it exists only in clauses.
  *
- * type     member            unit says                      min, max
- * STRING   const char *      "path": made absolute;         not used
- *                            "raw": $ is not expanded
- * LIST     struct conf_list  what an element is             not used
- * BOOL     bool              ""                             not used
- * INT      int64_t           what is counted                in these
- * SIZE     int64_t           "bytes"                        bytes
- * TIME     int64_t _us       unit of a bare number          microseconds
- * CHOICE   int               the words: index = value       not used
- * FEEDBACK struct            ""                             not used
+ *   type     member            unit                           min, max
+ *   STRING   const char *      "path": made absolute;         not used
+ *                              "raw": $ is not expanded
+ *   LIST     struct conf_list  the kind of an element         not used
+ *   BOOL     bool              ""                             not used
+ *   INT      int64_t           the kind of thing counted      in these
+ *   SIZE     int64_t           "bytes"                        bytes
+ *   TIME     int64_t _us       unit of a bare number          microseconds
+ *   CHOICE   int               the words: index = value       not used
+ *   FEEDBACK struct            ""                             not used
  *
- * Another system's parameters are rows of this table, too. Those that nothing outside its directory
- * has to know stand in a section that says so, and a test holds it.
+ * Parameters of other mail systems are rows of this table, too. Those that only the directory of
+ * such a system reads are in a section with a comment about that, and a test checks it.
  *
- * PARAM_NO_MAX as the maximum means the type's. The default is text in the file's syntax, so
+ * PARAM_NO_MAX as the maximum means that of the type. The default is text in the file's syntax, so
  * `$name` in it expands.
  */
 #ifndef CONF_PARAMS_H
@@ -40,13 +40,13 @@
 #include "times.h"
 #include "value.h"
 
-/* What an element of `listen` is (nexthop.h). */
+/* Kind of an element of `listen` (nexthop.h). */
 #define LISTEN_UNIT                                                                                \
     "smtp://HOST:PORT, lmtp://HOST:PORT, lmtp:unix:PATH, submission://HOST, submissions://HOST, "  \
     "http://HOST:PORT or https://HOST:PORT, each perhaps with class=NAME, auth=yes and "           \
     "filtered=yes"
 
-/* What an element of local_recipient_maps is (callout_target.h). */
+/* Kind of an element of local_recipient_maps (callout_target.h). */
 #define RECIPIENTS_UNIT "file, lmtp:, lmtp:NEXTHOP, smtp: or smtp:NEXTHOP"
 
 struct conf_list {
@@ -54,14 +54,19 @@ struct conf_list {
     size_t count;
 };
 
-/* The most that CONF_PARAMS and POLICY_PARAMS may hold, for arrays by parameter. */
+/* Users that the installation makes (etc/sluice.sysusers). */
+#define CONF_MAIL_OWNER   "sluice"
+#define CONF_RECEIVE_USER "sluice-receive"
+#define CONF_DELIVER_USER "sluice-deliver"
+
+/* Maximum rows of CONF_PARAMS and POLICY_PARAMS, for arrays by parameter. */
 #define PARAM_COUNT_MAX 320
 
-/* Begins the meaning of a parameter that is accepted, so that files of Postfix and ZMailer can be
- * read, and that has no effect. Setting it is worth a warning. */
+/* Prefix of the meaning of a parameter that is accepted in files of Postfix and ZMailer, but has no
+ * effect. A file that sets it causes a warning. */
 #define NO_EFFECT "no effect: "
 
-/* The order of each enum is that of the words in the table. */
+/* Each enum has the order of the words in the table. */
 enum conf_tls {
     CONF_TLS_NONE,
     CONF_TLS_MAY,
@@ -72,7 +77,7 @@ enum conf_tls {
     CONF_TLS_DANE_ONLY,
 };
 #define CONF_TLS_WORDS "none|may|encrypt|verify|secure|dane|dane-only"
-/* What a login may ask for. */
+/* TLS levels that a login may require. */
 #define CONF_LOGIN_TLS_WORDS "none|may|encrypt|verify|secure"
 
 enum conf_cluster_standby { CONF_CLUSTER_STANDBY_REQUIRED, CONF_CLUSTER_STANDBY_NONE };
@@ -124,7 +129,7 @@ enum conf_report_return { CONF_REPORT_RETURN_FULL, CONF_REPORT_RETURN_HEADERS };
 enum conf_statistics_format { CONF_STATISTICS_FORMAT_CURRENT, CONF_STATISTICS_FORMAT_OLD };
 #define CONF_STATISTICS_FORMAT_WORDS "current|old"
 
-/* What becomes of mail when a filter is in trouble. */
+/* Fate of mail when a filter fails. */
 enum conf_milter_action {
     CONF_MILTER_ACTION_TEMPFAIL,
     CONF_MILTER_ACTION_ACCEPT,
@@ -137,9 +142,9 @@ enum conf_milter_action {
 /* Versions of the milter protocol. */
 #define MILTER_PROTOCOL_MIN 2
 #define MILTER_PROTOCOL_MAX 6
-/* Our own mail, by kind. */
+/* Kinds of our own mail. */
 #define FILTER_CLASS_UNIT "bounce or notify"
-/* What an element of smtpd_milters is (milter_list.h). */
+/* Kind of an element of smtpd_milters (milter_list.h). */
 #define MILTER_UNIT "inet:HOST:PORT, inet6:HOST:PORT, unix:PATH or { ADDRESS, OPTION=VALUE, .. }"
 
 enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
@@ -150,10 +155,10 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
 #define PARAM_DAYS(n) ((n)*US_PER_DAY)
 #define PARAM_NO_MAX  INT64_MAX
 
-/* A class with more would leave the others next to nothing. */
+/* Maximum weight; a class with more would leave almost nothing to the others. */
 #define CONF_WEIGHT_MAX 1000
 
-/* Beyond this a lifetime is a typing error; Postfix refuses it, too. */
+/* Maximum of a lifetime; more is a typing error, and Postfix refuses it, too. */
 #define PARAM_LIFETIME_MAX PARAM_DAYS(100)
 
 #define CONF_PARAMS(X)                                                                             \
@@ -198,12 +203,14 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "destinations that metrics name always, beside the busiest; lower case")                     \
     /* processes */                                                                                \
     X(STRING, mail_owner, "user", "", 0, 0,                                                        \
-      "user of the queue process when started as root; empty: stay")                               \
+      "user of the queue process when started as root; empty: " CONF_MAIL_OWNER ", if there is "   \
+      "such a user, else root, and nobody where `spool' is a server")                              \
     X(STRING, receive_user, "user", "", 0, 0,                                                      \
-      "user of the receiving processes when started as root; empty: stay")                         \
+      "user of the receiving processes when started as root, which must not be root; "             \
+      "empty: " CONF_RECEIVE_USER ", if there is such a user, else nobody")                        \
     X(STRING, deliver_user, "user", "", 0, 0,                                                      \
-      "user of the processes that deliver and that fetch policies when started as root; empty: "   \
-      "stay")                                                                                      \
+      "user of the processes that deliver by SMTP and that call others when started as root, "     \
+      "which must not be root; empty: " CONF_DELIVER_USER ", if there is that user, else nobody")  \
     X(STRING, chroot_directory, "path", "", 0, 0,                                                  \
       "empty directory that confines the network processes; empty: no chroot")                     \
     X(INT, receive_processes, "processes", "1", 1, 64, "receiving processes")                      \
@@ -400,8 +407,8 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(STRING, recipient_delimiter, "characters", "", 0, 0,                                         \
       "what separates a user name from its extension; empty: nothing does")                        \
     /* routing */                                                                                  \
-    X(LIST, local_domains, "domain pattern", "$myhostname localhost.$mydomain localhost", 0, 0,    \
-      "mail for these goes to local_transport")                                                    \
+    X(LIST, local_domains, "domain pattern", "", 0, 0,                                             \
+      "mail for these goes to local_transport; empty: no mail is delivered on this machine")       \
     X(STRING, local_transport, "transport[:nexthop]", "local", 0, 0, "transport of local_domains") \
     X(STRING, fallback_transport, "transport[:nexthop]", "", 0, 0,                                 \
       "transport of recipients that local_recipient_maps lack; empty: they are refused")           \
@@ -487,7 +494,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       NO_EFFECT "used by Postfix's old queue manager only")                                        \
     X(LIST, hash_queue_names, "directory", "deferred defer", 0, 0,                                 \
       "directories of Postfix's queue that have others below them; other spools have none")        \
-    X(INT, hash_queue_depth, "levels", "1", 1, 16, "how many levels of them")                      \
+    X(INT, hash_queue_depth, "levels", "1", 1, 64, "how many levels of them")                      \
     X(BOOL, enable_long_queue_ids, "", "no", 0, 0, NO_EFFECT "queue ids are never reused here")    \
     X(LIST, fast_flush_domains, "domain pattern", "$relay_domains", 0, 0,                          \
       "domains that ETRN may ask for")                                                             \
@@ -602,7 +609,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "file that the scheduler program writes the state of the queue to, on SIGUSR2")              \
     X(STRING, notifysock, "raw", "", 0, 0,                                                         \
       "PARAMnotifysock: datagram socket where routers announce new mail, UNIX:/PATH")              \
-    X(TIME, global_report_interval, "s", "5m", PARAM_S(1), PARAM_DAYS(1),                          \
+    X(TIME, global_report_interval, "s", "5m", PARAM_S(1), PARAM_LIFETIME_MAX,                     \
       "PARAMglobal-report-interval: how long results of a postoffice's message are gathered for "  \
       "a report while others of its recipients wait")                                              \
     X(BOOL, msgwriteasync, "", "0", 0, 0,                                                          \
@@ -749,7 +756,8 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(INT, skew, "", "steps", "5", 1, 100000,                                                      \
       "how fast retry times are drawn to multiples of `interval': 1 at once, more slower")         \
     X(BOOL, ageorder, "", "", "no", 0, 0,                                                          \
-      NO_EFFECT "mail of a destination goes in the order in which it is read, never at random")    \
+      "in a postoffice, whose oldest mail is tried first: smaller mail never overtakes, as with "  \
+      "delivery_slot_cost 0")                                                                      \
     X(BOOL, queueonly, "", "", "no", 0, 0, "no delivery unless asked for")                         \
     X(BOOL, wakeuprestartonly, "", "", "no", 0, 0,                                                 \
       "new mail makes nothing due of a destination that waits for its time of retry")              \
@@ -766,8 +774,8 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(CHOICE, fairness, "", CONF_CLASS_FAIRNESS_WORDS, "none", 0, 0,                               \
       "in clauses class/NAME only: class_fairness for this class")
 
-/* The members these make. PARAM_MARK is for tests/structure/test_parameters.py, which makes it an
- * attribute that has the compiler report each use of a member. */
+/* Members of the rows. tests/structure/test_parameters.py defines PARAM_MARK as an attribute, so
+ * that the compiler reports each use of a member. */
 #ifndef PARAM_MARK
 #define PARAM_MARK
 #endif

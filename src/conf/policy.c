@@ -7,7 +7,7 @@
 #include "conf_private.h"
 #include "match.h"
 
-#define NAME_BYTES_MAX 1024 /* longest transport or next hop that patterns are tried on */
+#define NAME_BYTES_MAX 1024 /* maximum length of a name that patterns are tried on */
 
 static const struct {
     const char *name;
@@ -17,6 +17,9 @@ static const struct {
     {"local", CONF_AGENT_MAILDIR},   {"error", CONF_AGENT_ERROR},   {"retry", CONF_AGENT_RETRY},
     {"discard", CONF_AGENT_DISCARD}, {"milter", CONF_AGENT_MILTER},
 };
+
+/* Maximum recipients of a message for filters, which get all of them; as many fit a draft. */
+#define MILTER_RCPTS_MAX 10000
 
 #define BUILT_IN_COUNT (sizeof built_in / sizeof built_in[0])
 
@@ -31,7 +34,8 @@ bool layer_parse(struct layer *layer, const struct param *p, struct slice text,
     return true;
 }
 
-/* Copy what `layer` (may be NULL) sets; `origins` (may be NULL) learn where it stands. */
+/* Copies the values that `layer` (may be NULL) sets, and their origins to `origins` (may be
+ * NULL). */
 static void layer_apply(struct policy *policy, struct policy_origin *origins,
                         const struct layer *layer)
 {
@@ -47,19 +51,9 @@ static void layer_apply(struct policy *policy, struct policy_origin *origins,
     }
 }
 
-bool pattern_is_plain(struct slice pattern)
-{
-    for (size_t i = 0; i < pattern.len; i++) {
-        if (memchr("*?[{\\", pattern.ptr[i], 5) != NULL) {
-            return false;
-        }
-    }
-    return true;
-}
-
 bool clause_is_whole_transport(const struct clause *c)
 {
-    return pattern_is_plain(c->channel) && slice_equal(c->host, SLICE("*"));
+    return glob_is_plain(c->channel) && slice_equal(c->host, SLICE("*"));
 }
 
 bool clause_declares(const struct clause *c)
@@ -69,26 +63,26 @@ bool clause_declares(const struct clause *c)
     return !c->is_class && clause_is_whole_transport(c) && c->body->own.set[agent - param_table];
 }
 
-static struct transport_slot *slot_find(const struct conf_private *inner, struct slice name)
+struct transport_slot *slot_find(const struct conf_private *inner, struct slice name)
 {
-    for (size_t i = 0; i < inner->transport_count; i++) {
-        if (slice_equal(slice_string(inner->transports[i].public.name), name)) {
-            return &inner->transports[i];
-        }
-    }
-    return NULL;
+    struct transport_slot *found;
+
+    HASH_FIND(hh, inner->transport_names, name.ptr, name.len, found);
+    return found;
 }
 
 static struct transport_slot *slot_add(const struct conf *conf, const char *name)
 {
-    struct transport_slot *slot = &conf->inner->transports[conf->inner->transport_count++];
+    struct conf_private *inner = conf->inner;
+    struct transport_slot *slot = &inner->transports[inner->transport_count++];
 
     slot->public.name = name;
     slot->start = conf->defaults;
+    HASH_ADD_KEYPTR(hh, inner->transport_names, name, strlen(name), slot);
     return slot;
 }
 
-/* Per-transport settings, later ones over earlier ones. Their texts were checked by conf.c. */
+/* Applies the settings of the transport, later ones last. conf.c has checked their texts. */
 static void apply_overrides(struct conf_private *inner, struct transport_slot *slot)
 {
     for (size_t i = 0; i < inner->override_count; i++) {
@@ -125,7 +119,7 @@ void policy_prepare(struct conf *conf)
     struct conf_private *inner = conf->inner;
 
     inner->has_rings = has_rings(inner);
-
+    clause_index_init(&inner->clause_index, inner->clauses, inner->clause_count, &inner->pool);
     inner->transports =
         pool_new(&inner->pool, (BUILT_IN_COUNT + inner->clause_count + inner->override_count) *
                                    sizeof *inner->transports);
@@ -139,6 +133,8 @@ void policy_prepare(struct conf *conf)
         if (strcmp(built_in[i].name, "local") == 0) {
             slot->start.destination_recipient_limit = 1;
             slot->start.destination_concurrency_limit = 2;
+        } else if (built_in[i].agent == CONF_AGENT_MILTER) {
+            slot->start.destination_recipient_limit = MILTER_RCPTS_MAX;
         }
     }
     for (size_t i = 0; i < inner->clause_count; i++) {
@@ -156,7 +152,7 @@ void policy_prepare(struct conf *conf)
         }
     }
     for (size_t i = 0; i < inner->override_count && conf_spool_routes(conf); i++) {
-        const char *name = inner->overrides[i].transport; /* of which nothing else tells */
+        const char *name = inner->overrides[i].transport; /* the only mention of such a transport */
 
         if (slot_find(inner, slice_string(name)) == NULL) {
             (void)slot_add(conf, name);
@@ -181,23 +177,31 @@ static struct slice lower_case(struct slice s, char *room)
     return slice_of(room, s.len);
 }
 
+bool clause_is_of(const struct clause *c, const char *transport)
+{
+    char room[NAME_BYTES_MAX];
+
+    return !c->is_class && glob_match(c->lower_channel, lower_case(slice_string(transport), room));
+}
+
+static bool clause_matches(const struct clause *c, struct slice channel, struct slice host)
+{
+    return glob_match(c->lower_channel, channel) && nexthop_match(c->host, host);
+}
+
 static const struct clause *clause_for(const struct conf_private *inner, struct slice transport,
                                        struct slice nexthop)
 {
     char channel_room[NAME_BYTES_MAX], host_room[NAME_BYTES_MAX];
     struct slice channel = lower_case(transport, channel_room);
     struct slice host = lower_case(nexthop, host_room);
+    size_t found = clause_index_find(&inner->clause_index, false, channel, host,
+                                     inner->clause_count, clause_matches);
 
-    for (size_t i = 0; i < inner->clause_count; i++) {
-        if (!inner->clauses[i].is_class && glob_match(inner->clauses[i].channel, channel) &&
-            glob_match(inner->clauses[i].host, host)) {
-            return &inner->clauses[i];
-        }
-    }
-    return NULL;
+    return found < inner->clause_count ? &inner->clauses[found] : NULL;
 }
 
-/* Rules 1 to 3, over what 4 and 5 gave. */
+/* Applies rules 1 to 3 to the values of rules 4 and 5. */
 static void apply_clauses(const struct conf_private *inner, const struct transport_slot *slot,
                           const struct clause *match, struct policy *policy,
                           struct policy_origin *origins)
@@ -242,7 +246,7 @@ void policy_for(const struct conf *conf, struct slice transport, struct slice ne
     apply_clauses(inner, slot, clause_for(inner, transport, nexthop), ret_policy, NULL);
 }
 
-/* Where rules 4 and 5 found the values. */
+/* Sets the origins of the values of rules 4 and 5. */
 static void explain_start(const struct conf_private *inner, const struct transport_slot *slot,
                           struct policy_origin *origins)
 {
@@ -286,7 +290,7 @@ bool policy_explain(const struct conf *conf, struct slice transport, struct slic
 
 const char *policy_user(const struct conf *conf, const struct policy *policy)
 {
-    return strcmp(policy->user, POLICY_USER_MAIL_OWNER) == 0 ? conf->mail_owner : policy->user;
+    return strcmp(policy->user, POLICY_USER_MAIL_OWNER) == 0 ? conf_mail_owner(conf) : policy->user;
 }
 
 void policy_of_clause(const struct conf *conf, const struct transport_slot *slot,
@@ -302,19 +306,35 @@ const char *policy_clause(const struct conf *conf, uint32_t ring)
                                                          : conf->inner->clauses[ring - 1].pattern;
 }
 
+void clause_put_pattern(struct buf *out, struct slice destination)
+{
+    bool is_path = slice_starts(destination, SLICE("unix:"));
+    size_t slash = is_path ? destination.len : slice_find(destination, '/');
+    bool has_transport = slash < destination.len;
+    struct slice transport = has_transport ? slice_of(destination.ptr, slash) : SLICE("*");
+    struct slice host = has_transport ? slice_skip(destination, slash + 1) : destination;
+
+    (void)buf_addf(out, "%.*s/", SLICE_ARGS(transport)); /* errors are sticky */
+    if (slice_find(host, '*') < host.len || slice_find(host, '?') < host.len) {
+        (void)buf_add(out, host);
+    } else {
+        nexthop_put_pattern(out, host);
+    }
+}
+
 const char *policy_shared_ring(const struct conf *conf, struct slice transport,
                                struct slice nexthop)
 {
     struct policy policy;
 
     if (!conf->inner->has_rings) {
-        return NULL; /* this is asked for each recipient */
+        return NULL; /* this function is called for each recipient */
     }
     policy_for(conf, transport, nexthop, &policy);
     return policy.maxring > 0 ? policy_clause(conf, policy.ring) : NULL;
 }
 
-/* What the first clause class/PATTERN that matches says, if it has a value for this parameter. */
+/* Returns the values of the first clause class/PATTERN that matches, if it sets this parameter. */
 static const struct policy *class_says(const struct conf *conf, struct slice name,
                                        struct slice param)
 {
@@ -323,7 +343,7 @@ static const struct policy *class_says(const struct conf *conf, struct slice nam
     for (size_t i = 0; i < inner->clause_count; i++) {
         const struct clause *c = &inner->clauses[i];
 
-        /* The parameter is looked up last: this is asked for each message. */
+        /* The parameter is looked up last, because this function is called for each message. */
         if (c->is_class && glob_match(c->host, name)) {
             const struct param *p = param_find_in_clause(param);
 
@@ -416,7 +436,7 @@ bool policy_wants_dane(const struct conf *conf, struct policy_origin *ret_where)
         struct policy policy;
 
         (void)policy_explain(conf, slice_string(inner->transports[i].public.name), SLICE(""),
-                             &policy, origins); /* a transport always is one */
+                             &policy, origins); /* the transport exists */
         if (is_dane(&policy) &&
             (policy.agent == CONF_AGENT_SMTP || policy.agent == CONF_AGENT_LMTP)) {
             *ret_where = origins[at];

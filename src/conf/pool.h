@@ -1,6 +1,4 @@
-/*
- * Memory of one configuration: strings and arrays that live and die together.
- */
+/* Memory of one configuration: strings and arrays that are freed together. */
 #ifndef CONF_POOL_H
 #define CONF_POOL_H
 
@@ -10,15 +8,15 @@
 
 struct pool_block;
 
-/* {NULL} is an empty pool. */
+/* A pool; {NULL} is an empty one. */
 struct pool {
     struct pool_block *blocks;
 };
 
-/* Zeroed bytes until pool_fini, suitably aligned for any object. */
+/* Returns zeroed bytes that last until pool_fini, aligned for any object. */
 void *pool_new(struct pool *pool, size_t size);
 
-/* A NUL-terminated copy. */
+/* Returns a NUL-terminated copy. */
 char *pool_string(struct pool *pool, struct slice s);
 
 void pool_fini(struct pool *pool);

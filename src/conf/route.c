@@ -17,24 +17,26 @@
 
 struct entry {
     UT_hash_handle hh;
-    const struct conf_transport *transport; /* NULL: as without the table */
-    const char *nexthop;                    /* "" = not given */
-    char key[];                             /* lower case */
+    const struct conf_transport *transport; /* NULL: that of the route without the table */
+    const char *nexthop;                    /* "": not set */
+    unsigned line;                          /* line in the file of its map */
+    char key[];                             /* in lower case */
 };
 
 struct route_map {
     struct entry *entries;
+    const char *file;
     struct pool pool;
 };
 
 struct route_maps {
     size_t count;
-    size_t senders; /* those from here on are sender_dependent_relayhost_maps */
-    bool have_unix; /* an entry has a next hop unix:PATH */
+    size_t senders; /* index of the first map of sender_dependent_relayhost_maps */
+    bool have_unix; /* true if an entry has a next hop unix:PATH */
     struct route_map maps[];
 };
 
-/* A right side or a transport parameter: "transport:nexthop", "transport", ":nexthop". */
+/* Right side of a map, or a transport parameter: "transport:nexthop", "transport", ":nexthop". */
 struct target {
     struct slice transport, nexthop;
 };
@@ -49,7 +51,7 @@ static struct target target_of(struct slice text)
     return t;
 }
 
-/* What is wrong with a target, or NULL. */
+/* Returns the fault of a target, or NULL. */
 static const char *target_error(const struct conf *conf, const struct target *t)
 {
     const struct conf_transport *transport = conf_transport_find(conf, t->transport);
@@ -69,7 +71,7 @@ static const char *target_error(const struct conf *conf, const struct target *t)
     }
     if (transport != NULL && transport->policy.agent != CONF_AGENT_SMTP &&
         transport->policy.agent != CONF_AGENT_LMTP) {
-        return NULL; /* a text, or what the agent makes of it */
+        return NULL; /* a text, or input of the agent */
     }
     return nexthop_parse(t->nexthop, &n)
                ? NULL
@@ -90,8 +92,8 @@ static char *lower_copy(char *room, struct slice s)
     return room;
 }
 
-/* FNV-1a: a fixed function, for a fingerprint that is stored and compared between processes. No
- * attacker gains by a collision: the tables are the administrator's own. */
+/* FNV-1a: a fixed function for a fingerprint that is stored and compared between processes. A
+ * collision helps no attacker, because the tables are the operator's own. */
 #define FNV_BASIS UINT64_C(0xcbf29ce484222325)
 #define FNV_PRIME UINT64_C(0x100000001b3)
 
@@ -100,7 +102,7 @@ static uint64_t fnv(uint64_t h, struct slice s)
     for (size_t i = 0; i < s.len; i++) {
         h = (h ^ (unsigned char)s.ptr[i]) * FNV_PRIME;
     }
-    return (h ^ 0xff) * FNV_PRIME; /* so that "a","bc" and "ab","c" differ */
+    return (h ^ 0xff) * FNV_PRIME; /* makes "a","bc" and "ab","c" differ */
 }
 
 struct map_reader {
@@ -110,10 +112,10 @@ struct map_reader {
     struct conf_problems *problems;
     const char *file;
     unsigned lines;
-    bool senders; /* sender_dependent_relayhost_maps: senders and next hops */
+    bool senders; /* true for sender_dependent_relayhost_maps */
 };
 
-/* What is wrong with a line "pattern transport:nexthop", or NULL. */
+/* Returns the fault of a line "pattern transport:nexthop", or NULL. */
 static const char *transport_error(const struct map_reader *r, struct slice value,
                                    const struct target *t)
 {
@@ -122,7 +124,7 @@ static const char *transport_error(const struct map_reader *r, struct slice valu
                                                  : target_error(r->conf, t);
 }
 
-/* What is wrong with a line "sender nexthop", or NULL. */
+/* Returns the fault of a line "sender nexthop", or NULL. */
 static const char *sender_error(struct slice key, struct slice nexthop)
 {
     struct nexthop n;
@@ -138,7 +140,7 @@ static const char *sender_error(struct slice key, struct slice nexthop)
                : "has a next hop that is none of host, [host], host:port, [host]:port, unix:path";
 }
 
-/* DUNNO ends the search and finds nothing, as in Postfix. */
+/* Parses a line of a sender. DUNNO ends the search without a result, as in Postfix. */
 static const char *read_sender_line(struct slice key, struct slice value, struct target *ret_target)
 {
     const char *error = sender_error(key, value);
@@ -173,6 +175,7 @@ static void read_line(struct map_reader *r, const struct map_line *line)
     lower_copy(e->key, key);
     e->transport = t.transport.len == 0 ? NULL : conf_transport_find(r->conf, t.transport);
     e->nexthop = pool_string(&r->map->pool, t.nexthop);
+    e->line = line->line;
 
     struct entry *before;
     HASH_FIND(hh, r->map->entries, e->key, key.len, before);
@@ -201,7 +204,7 @@ static void read_map(struct map_reader *r, struct slice content)
     map_text_fini(&text);
 }
 
-/* `parameter` names the file. */
+/* Loads a map. `parameter` names the file. */
 static void load_map(struct conf *conf, const char *parameter, size_t index, struct slice name,
                      const char *directory, struct conf_problems *problems)
 {
@@ -218,6 +221,7 @@ static void load_map(struct conf *conf, const char *parameter, size_t index, str
     struct buf content;
     int error;
 
+    r.map->file = path;
     buf_init(&content, ROUTE_MAP_FILE_MAX);
     error = file_read(conf->inner->world, path, &content);
     if (error != 0) {
@@ -258,7 +262,8 @@ static void check_target(struct conf *conf, const char *name, const char *value,
     }
 }
 
-/* `self` is not told from others' of the same meaning; NULL: nothing is. */
+/* Adds a name to a fingerprint. `self` and other machines' own names count as equal; NULL: no name
+ * does. */
 static uint64_t name_fingerprint(uint64_t h, const char *name, const char *self)
 {
     return fnv(h, self != NULL && strcasecmp(name, self) == 0 ? SLICE("$myhostname")
@@ -273,7 +278,8 @@ static uint64_t list_fingerprint(uint64_t h, const struct conf_list *list, const
     return fnv(h, SLICE(""));
 }
 
-/* Entries are summed, so that the order of a hash table, which is seeded, does not matter. */
+/* Returns the fingerprint of a map: a sum of its entries, because a seeded hash has no fixed
+ * order. */
 static uint64_t map_fingerprint(const struct route_map *map)
 {
     uint64_t sum = 0;
@@ -287,8 +293,8 @@ static uint64_t map_fingerprint(const struct route_map *map)
     return sum;
 }
 
-/* Everything that route_address looks at; recipient limits of clauses decide destination names. As
- * list_fingerprint. */
+/* Returns the fingerprint of all input of route_address, and of recipient limits of clauses, which
+ * determine names of destinations. `self` as in name_fingerprint. */
 static uint64_t fingerprint(const struct conf *conf, const char *self)
 {
     const struct conf_private *inner = conf->inner;
@@ -324,7 +330,7 @@ static uint64_t fingerprint(const struct conf *conf, const char *self)
     return h;
 }
 
-/* Of one value of a layer: is it set, and is it a limit? */
+/* Adds one value of a layer to a fingerprint: whether it is set, and whether it is a limit. */
 static uint64_t limit_fingerprint(uint64_t h, const struct layer *layer, const struct param *limit)
 {
     return fnv(h, layer == NULL || !layer->set[limit - param_table] ? SLICE("")
@@ -332,8 +338,9 @@ static uint64_t limit_fingerprint(uint64_t h, const struct layer *layer, const s
                                                                     : SLICE("0"));
 }
 
-/* What policy_shared_ring looks at; `h` itself while there are no rings. How wide one is makes no
- * difference. A machine's own name does, as two with these tables must find the same. */
+/* Adds the input of policy_shared_ring to a fingerprint; `h` itself without rings. The size of a
+ * limit has no effect. A machine's own name has, because two machines with these tables must
+ * agree. */
 static uint64_t ring_fingerprint(uint64_t h, const struct conf *conf)
 {
     const struct conf_private *inner = conf->inner;
@@ -407,8 +414,8 @@ static struct slice local_part(struct slice address)
     return slice_of(address.ptr, slice_find_last(address, '@'));
 }
 
-/* An address that is all extension stays: it would name no user. The two system names that contain
- * a common delimiter are no user with an extension. */
+/* An address that is only an extension keeps it, because the rest names no user. The two system
+ * names that contain a common delimiter have no extension. */
 struct slice route_without_extension(const struct conf *conf, struct slice local)
 {
     if (slice_equal_nocase(local, SLICE("mailer-daemon")) ||
@@ -423,7 +430,7 @@ struct slice route_without_extension(const struct conf *conf, struct slice local
     return local;
 }
 
-/* In the maps from..to. */
+/* Searches the maps from index `from` to before `to`. */
 static const struct entry *get_among(const struct route_maps *maps, size_t from, size_t to,
                                      struct slice key)
 {
@@ -445,7 +452,7 @@ static const struct entry *sender_get(const struct route_maps *maps, struct slic
     return get_among(maps, maps->senders, maps->count, key);
 }
 
-/* `address` is in lower case and no longer than ADDRESS_MAX. */
+/* Searches transport_maps. `address` is in lower case and at most ADDRESS_MAX long. */
 static const struct entry *map_lookup(const struct conf *conf, struct slice address)
 {
     const struct route_maps *maps = conf->inner->maps;
@@ -478,7 +485,7 @@ static void set_nexthop(struct route *route, struct slice nexthop)
     route->nexthop[nexthop.len] = '\0';
 }
 
-/* An address without a domain is at myorigin. The result lies in `room` then. */
+/* Returns the address with myorigin as the domain if it has none, in `room` then. */
 static struct slice complete(const struct conf *conf, struct slice address, char room[ADDRESS_MAX])
 {
     size_t origin_len = strlen(conf->myorigin);
@@ -493,7 +500,7 @@ static struct slice complete(const struct conf *conf, struct slice address, char
     return slice_of(room, address.len + 1 + origin_len);
 }
 
-/* The sender's own relayhost; NULL: it has none. */
+/* Returns the entry of the sender in sender_dependent_relayhost_maps; NULL: none. */
 static const struct entry *find_sender(const struct conf *conf, struct slice sender)
 {
     const struct route_maps *maps = conf->inner->maps;
@@ -526,29 +533,41 @@ static const struct entry *find_sender(const struct conf *conf, struct slice sen
     return e != NULL || at == sender.len ? e : sender_get(maps, slice_skip(sender, at));
 }
 
-/* The sender's, or that of all; empty: there is none. */
-static struct slice relayhost_of(const struct conf *conf, struct slice sender)
+/* Origin of a next hop: an entry of a map, a parameter, or otherwise the recipient. */
+struct namer {
+    const struct entry *entry;
+    const char *parameter;
+};
+
+/* Sets the route without transport_maps. */
+static struct namer route_by_class(const struct conf *conf, struct slice sender,
+                                   struct slice domain, struct route *route)
 {
-    const struct entry *e = find_sender(conf, sender);
-
-    return slice_string(e != NULL && e->nexthop[0] != '\0' ? e->nexthop : conf->relayhost);
-}
-
-/* What holds without transport_maps. */
-static void route_by_class(const struct conf *conf, struct slice sender, struct slice domain,
-                           struct route *route)
-{
-    struct slice relayhost;
-
     bool local = domain_list_match(&conf->local_domains, domain);
-    const char *text = local                                             ? conf->local_transport
-                       : domain_list_match(&conf->relay_domains, domain) ? conf->relay_transport
-                                                                         : conf->default_transport;
-    struct target t = target_of(slice_string(text));
+    bool relayed = !local && domain_list_match(&conf->relay_domains, domain);
+    struct target t = target_of(slice_string(local     ? conf->local_transport
+                                             : relayed ? conf->relay_transport
+                                                       : conf->default_transport));
+    const struct entry *e;
 
     route->transport = conf_transport_find(conf, t.transport)->name;
-    relayhost = local || t.nexthop.len > 0 ? SLICE("") : relayhost_of(conf, sender);
-    set_nexthop(route, t.nexthop.len > 0 ? t.nexthop : relayhost.len > 0 ? relayhost : domain);
+    if (t.nexthop.len > 0) {
+        set_nexthop(route, t.nexthop);
+        return (struct namer){.parameter = local     ? "local_transport"
+                                           : relayed ? "relay_transport"
+                                                     : "default_transport"};
+    }
+    e = local ? NULL : find_sender(conf, sender);
+    if (e != NULL && e->nexthop[0] != '\0') {
+        set_nexthop(route, slice_string(e->nexthop));
+        return (struct namer){.entry = e};
+    }
+    if (!local && conf->relayhost[0] != '\0') {
+        set_nexthop(route, slice_string(conf->relayhost));
+        return (struct namer){.parameter = "relayhost"};
+    }
+    set_nexthop(route, domain);
+    return (struct namer){.entry = NULL};
 }
 
 static void refuse(struct route *route, const char *text)
@@ -557,8 +576,8 @@ static void refuse(struct route *route, const char *text)
     set_nexthop(route, slice_string(text));
 }
 
-/* Why an address can't be delivered to, or NULL. Receivers check more; this is for what comes by
- * other ways. */
+/* Returns the reason why an address is undeliverable, or NULL. Receivers check more; this check is
+ * for mail from other ways. */
 static const char *address_error(struct slice address)
 {
     if (address.len == 0) {
@@ -571,8 +590,8 @@ static const char *address_error(struct slice address)
     return NULL;
 }
 
-void route_address(const struct conf *conf, struct slice sender, struct slice recipient,
-                   struct route *ret_route)
+static struct namer find_route(const struct conf *conf, struct slice sender, struct slice recipient,
+                               struct route *ret_route)
 {
     char room[ADDRESS_MAX + 1], whole[ADDRESS_MAX];
     const struct entry *e;
@@ -584,24 +603,93 @@ void route_address(const struct conf *conf, struct slice sender, struct slice re
     if (error != NULL) {
         refuse(ret_route, error);
         route_destination(conf, recipient, ret_route);
-        return;
+        return (struct namer){.entry = NULL};
     }
 
     struct slice lower = slice_of(lower_copy(room, recipient), recipient.len);
     struct slice domain = route_domain(recipient);
+    struct namer namer = route_by_class(conf, sender, domain, ret_route);
     e = map_lookup(conf, lower);
-    route_by_class(conf, sender, domain, ret_route);
     if (e != NULL && e->transport != NULL) {
         ret_route->transport = e->transport->name;
         set_nexthop(ret_route, domain);
+        namer = (struct namer){.entry = NULL};
     }
     if (e != NULL && e->nexthop[0] != '\0') {
         set_nexthop(ret_route, slice_string(e->nexthop));
+        namer = (struct namer){.entry = e};
     } else if (e != NULL && e->transport != NULL &&
                e->transport->policy.agent == CONF_AGENT_ERROR) {
         set_nexthop(ret_route, SLICE("5.0.0 mail to this address is not accepted"));
     }
     route_destination(conf, recipient, ret_route);
+    return namer;
+}
+
+void route_address(const struct conf *conf, struct slice sender, struct slice recipient,
+                   struct route *ret_route)
+{
+    (void)find_route(conf, sender, recipient, ret_route); /* its origin is not needed */
+}
+
+bool route_is_recipients(struct slice nexthop, struct slice recipient)
+{
+    struct slice domain = route_domain(recipient);
+    struct nexthop n;
+
+    return domain.len > 0 &&
+           (slice_equal_nocase(nexthop, domain) || /* this covers an address in brackets */
+            (nexthop_parse(nexthop, &n) && n.use_mx && slice_equal_nocase(n.host, domain)));
+}
+
+struct route_origin route_setting(const struct conf *conf, enum route_namer namer,
+                                  const char *parameter)
+{
+    const struct param *p = param_find(slice_string(parameter));
+    const struct setting *s;
+
+    CHECK(p != NULL);
+    s = &conf->inner->settings[p - param_table];
+    return (struct route_origin){.namer = namer,
+                                 .name = parameter,
+                                 .file = s->raw == NULL ? NULL : s->file,
+                                 .line = s->line};
+}
+
+/* Returns the origin of an entry: its map. */
+static struct route_origin origin_of_entry(const struct route_maps *maps, const struct entry *e)
+{
+    for (size_t i = 0; i < maps->count; i++) {
+        const struct entry *found;
+
+        HASH_FIND(hh, maps->maps[i].entries, e->key, strlen(e->key), found);
+        if (found == e) {
+            return (struct route_origin){
+                .namer = i < maps->senders ? ROUTE_BY_TRANSPORT_MAPS : ROUTE_BY_SENDER_MAPS,
+                .name = i < maps->senders ? "transport_maps" : "sender_dependent_relayhost_maps",
+                .file = maps->maps[i].file,
+                .line = e->line};
+        }
+    }
+    UNREACHABLE("an entry of no map");
+}
+
+void route_explain(const struct conf *conf, struct slice sender, struct slice recipient,
+                   struct route *ret_route, struct route_origin *ret_origin)
+{
+    struct namer namer = find_route(conf, sender, recipient, ret_route);
+
+    if (route_is_recipients(slice_string(ret_route->nexthop), recipient) ||
+        (namer.entry == NULL && namer.parameter == NULL)) {
+        *ret_origin = (struct route_origin){.namer = ROUTE_BY_RECIPIENT};
+    } else if (namer.entry != NULL) {
+        *ret_origin = origin_of_entry(conf->inner->maps, namer.entry);
+    } else {
+        *ret_origin = route_setting(conf,
+                                    strcmp(namer.parameter, "relayhost") == 0 ? ROUTE_BY_RELAYHOST
+                                                                              : ROUTE_BY_TRANSPORT,
+                                    namer.parameter);
+    }
 }
 
 const char *route_target_error(const struct conf *conf, struct slice target)
@@ -641,7 +729,7 @@ bool route_forced(const struct conf *conf, struct slice target, struct slice rec
     return ret_route->nexthop[0] != '\0';
 }
 
-/* Is the next hop of this transport what becomes of the mail, and no place to go to? */
+/* Is the next hop of this transport a result for the mail instead of a host? */
 static bool is_verdict(const struct policy *policy, const char *transport)
 {
     return policy->agent == CONF_AGENT_ERROR || policy->agent == CONF_AGENT_RETRY ||

@@ -1,18 +1,18 @@
 /*
- * From a recipient to a transport, a next hop and a destination.
+ * Routing: from a recipient to a transport, a next hop and a destination.
  *
- * The first that answers decides, as in Postfix:
+ * The first match decides, as in Postfix:
  *   1. transport_maps: user+ext@domain, user@domain, domain, .parent domains, `*`;
  *      the right side is `transport:nexthop`, `transport:` (next hop: the recipient's domain),
- *      `:nexthop` or `:` (what would be used without the map, with this or its own next hop), or
+ *      `:nexthop` or `:` (the route without the map, with this or its own next hop), or
  *      `error:text`;
  *   2. local_domains: local_transport;
- *   3. relay_domains: relay_transport, else default_transport; either with the next hop it carries,
+ *   3. relay_domains: relay_transport, else default_transport; either with its own next hop,
  *      else the sender's in sender_dependent_relayhost_maps, else relayhost, else the recipient's
  *      domain.
  *
- * A sender is looked up there as user+ext@domain, user@domain, @domain, the null sender as `<>`;
- * DUNNO in place of a next hop ends the search, so that relayhost holds.
+ * A sender is looked up as user+ext@domain, user@domain, @domain, and the null sender as `<>`.
+ * DUNNO instead of a next hop ends the search, so that relayhost applies.
  */
 #ifndef CONF_ROUTE_H
 #define CONF_ROUTE_H
@@ -30,51 +30,90 @@ struct conf;
 #define ROUTE_MAP_MAX         1000000u    /* lines of one map */
 #define ROUTE_MAP_FILE_MAX    (64u << 20) /* bytes */
 
-/* In place of a sender: route without one. */
+/* Argument for routing without a sender. */
 #define ROUTE_NO_SENDER slice_of(NULL, 0)
 
 struct route {
-    const char *transport; /* its name, borrowed from conf; conf_transport_find knows it */
+    const char *transport; /* name, borrowed from conf, valid for conf_transport_find */
     char nexthop[ROUTE_NEXTHOP_MAX + 1];         /* as written; never empty */
-    char destination[ROUTE_DESTINATION_MAX + 1]; /* nexthop, or localpart@nexthop when the recipient
-                                                    limit is 1; lower case */
+    char destination[ROUTE_DESTINATION_MAX + 1]; /* nexthop, or localpart@nexthop if the recipient
+                                                  * limit is 1; in lower case */
 };
 
-/* Route one recipient (an address without angle brackets, or a bare local part, which is at
- * myorigin) of a message of `sender` (likewise; empty: the null sender; or ROUTE_NO_SENDER). Always
- * finds a route: an address that is none goes to the error transport with a text that says so.
- * `conf->route_generation` names the tables it was made with: a fingerprint from 1 to below
- * INT64_MAX, as the spool stores signed numbers and has that one for a use of its own; the same in
- * every process that read the same files, so that it says which routes are stale (spool_routes.h).
- * `conf->route_tables` is such a fingerprint, too, which machines share whose tables differ in
- * their own name alone ($myhostname in local_domains, myorigin). It tells, besides, which
- * destinations have a limit in common (policy_shared_ring): these say which machine has them. */
+/* Origin of a next hop. */
+enum route_namer {
+    ROUTE_BY_RECIPIENT,      /* domain of the recipient */
+    ROUTE_BY_TRANSPORT_MAPS, /* line of transport_maps */
+    ROUTE_BY_SENDER_MAPS,    /* line of sender_dependent_relayhost_maps */
+    ROUTE_BY_RELAYHOST,
+    ROUTE_BY_TRANSPORT, /* local_transport, relay_transport, default_transport */
+    ROUTE_BY_CONTENT_FILTER,
+    ROUTE_BY_RULE,           /* action FILTER of a table of rules */
+    ROUTE_BY_REDIRECT,       /* override of an operator */
+    ROUTE_BY_FALLBACK_RELAY, /* smtp_fallback_relay of a parameter or a clause */
+    ROUTE_BY_STORE,          /* router whose store has the mail */
+    ROUTE_BY_OTHER,          /* one of these; the caller can't distinguish them */
+    ROUTE_NAMERS
+};
+
+/* Is the next hop the domain of this recipient, at any port? Then no setting names it. */
+bool route_is_recipients(struct slice nexthop, struct slice recipient);
+
+/* Setting that names a next hop. */
+struct route_origin {
+    enum route_namer namer;
+    const char *name; /* parameter; NULL with ROUTE_BY_RECIPIENT */
+    const char *file; /* NULL: built in */
+    unsigned line;
+};
+
+/* Routes as route_address, and returns the setting that named the next hop. The strings of
+ * *ret_origin last as long as `conf`. */
+void route_explain(const struct conf *conf, struct slice sender, struct slice recipient,
+                   struct route *ret_route, struct route_origin *ret_origin);
+
+/* Returns the place where a parameter, a name of the table, is set. */
+struct route_origin route_setting(const struct conf *conf, enum route_namer namer,
+                                  const char *parameter);
+
+/* Routes one recipient of a message of `sender`. An address has no angle brackets; a bare local
+ * part is at myorigin. `sender` may be empty (the null sender) or ROUTE_NO_SENDER. The function
+ * always finds a route: an invalid address goes to the error transport with an error text.
+ *
+ * `conf->route_generation` is a fingerprint of the tables that made the route. It is from 1 to
+ * below INT64_MAX, because the spool stores signed numbers and gives INT64_MAX another meaning.
+ * The fingerprint is equal in every process that read the same files, so it shows which routes are
+ * stale (spool_routes.h).
+ *
+ * `conf->route_tables` is a fingerprint that is equal on machines whose tables differ only in their
+ * own name ($myhostname in local_domains, myorigin). It also covers the limits that destinations
+ * share (policy_shared_ring), because these determine which machine has the destinations. */
 void route_address(const struct conf *conf, struct slice sender, struct slice recipient,
                    struct route *ret_route);
 
-/* What is wrong with a "transport:nexthop" that a rule names (content_filter, FILTER), to be put
- * behind its name; NULL: nothing. */
+/* Returns the fault of a "transport:nexthop" in a rule (content_filter, FILTER), as words that
+ * continue its name; NULL: none. */
 const char *route_target_error(const struct conf *conf, struct slice target);
 
-/* Where such a rule sends this recipient, whatever route_address says. Without a next hop in
- * `target` it is default_filter_nexthop, else the recipient's domain. False: nothing declares the
- * transport, or it is no route. */
+/* Routes this recipient by such a rule, in place of route_address. Without a next hop in `target`
+ * it is default_filter_nexthop, else the recipient's domain. Returns false if no such transport
+ * exists, or the target is no route. */
 bool route_forced(const struct conf *conf, struct slice target, struct slice recipient,
                   struct route *ret_route);
 
-/* The destination's name for a transport and next hop that are known already. */
+/* Sets the name of the destination for the transport and next hop of *route. */
 void route_destination(const struct conf *conf, struct slice recipient, struct route *route);
 
-/* The domain of an address, behind its last `@`; empty when there is none. */
+/* Returns the domain of an address, after its last `@`; empty without one. */
 struct slice route_domain(struct slice address);
 
-/* A local part without its extension (recipient_delimiter). */
+/* Returns a local part without its extension (recipient_delimiter). */
 struct slice route_without_extension(const struct conf *conf, struct slice local);
 
-/* Does anything in the configuration lead to a Unix socket (a next hop unix:PATH)? */
+/* Does any route lead to a Unix socket (a next hop unix:PATH)? */
 bool route_has_unix_nexthops(const struct conf *conf);
 
-/* May a stranger send to this domain: local_domains, relay_domains? */
+/* May any client send to this domain (local_domains, relay_domains)? */
 bool route_accepts_domain(const struct conf *conf, struct slice domain);
 
 #endif

@@ -7,8 +7,8 @@
 #include "check.h"
 #include "times.h"
 
-#define FRACTION_DIGITS_MAX 9  /* more than microseconds of a week need; keeps 10^n in range */
-#define NUMBER_TEXT_MAX     63 /* bytes of a decimal number; a longer one is refused */
+#define FRACTION_DIGITS_MAX 9  /* more digits than microseconds of a week; keeps 10^n in range */
+#define NUMBER_TEXT_MAX     63 /* maximum bytes of a decimal number */
 
 static const struct {
     const char *name;
@@ -43,7 +43,7 @@ static bool unit_find(struct slice name, int64_t *ret_us)
     return false;
 }
 
-/* whole.fraction times unit; what is below a microsecond is cut off. */
+/* Computes whole.fraction times unit, without the part below a microsecond. */
 static bool scale(struct slice whole, struct slice fraction, int64_t unit_us, int64_t *ret_us)
 {
     unsigned long long n = 0, part = 0;
@@ -97,7 +97,7 @@ void interval_print(struct buf *out, int64_t us)
 {
     CHECK(us >= 0);
     if (us == 0) {
-        (void)buf_add_string(out, "0s"); /* failure is sticky in buf: the caller sees it */
+        (void)buf_add_string(out, "0s"); /* errors are sticky */
     }
     for (size_t i = 0; i < UNIT_COUNT && us > 0; i++) {
         if (us >= units[i].us) {
@@ -175,7 +175,8 @@ bool yes_no_parse(struct slice text, bool *ret_value)
     return true;
 }
 
-/* A decimal number at the front of *s; what strtod also knows (nan, inf, hexadecimal) is none. */
+/* Cuts a decimal number from the front of *s. Other numbers of strtod (nan, inf, hexadecimal) are
+ * invalid. */
 static bool take_decimal(struct slice *s, double *ret_value)
 {
     char text[NUMBER_TEXT_MAX + 1], *end;
@@ -223,7 +224,7 @@ bool feedback_parse(struct slice text, struct conf_feedback *ret_feedback)
 
 void feedback_print(struct buf *out, const struct conf_feedback *f)
 {
-    /* 17 digits bring every double back, but most are written shorter. */
+    /* 17 digits restore every double, but fewer are enough for most. */
     char text[NUMBER_TEXT_MAX + 1];
     int digits = 6;
 

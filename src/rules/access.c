@@ -8,7 +8,7 @@
 #include "match.h"
 #include "route.h"
 
-/* What the words of a reply and a line of log call it. */
+/* The subject of a list in replies and log lines. */
 static const char *const nouns[] = {
     [TABLE_CLIENT_ACCESS] = "Client host",
     [TABLE_SENDER_ACCESS] = "Sender address",
@@ -45,7 +45,7 @@ static void refuse(const struct action *a, enum table_list list, struct slice wh
     (void)buf_addf(reply->rule, "%s %.*s:%u", rule->list, SLICE_ARGS(rule->file), rule->line);
 }
 
-/* Act on an entry. False: the list ends. */
+/* Applies the action of an entry. Returns false if the list ends there. */
 static bool apply(enum table_list list, const struct table_hit *hit, struct slice what,
                   struct ruling *r, struct access_reply *reply)
 {
@@ -54,7 +54,7 @@ static bool apply(enum table_list list, const struct table_hit *hit, struct slic
     char noted[ADDRESS_MAX + 64];
 
     if (action_parse(hit->value, ACTION_IN_ACCESS, true, NULL, &action) != NULL) {
-        return true; /* what made the table has judged it */
+        return true; /* the parent has parsed each action */
     }
     (void)snprintf(noted, sizeof noted, "<%.*s>: %s", SLICE_ARGS(what), nouns[list]); /* fits */
     ruling_apply(r, ACTION_IN_ACCESS, &action, slice_string(noted), &rule);

@@ -15,7 +15,7 @@ static const struct {
     {"OK", "permit", ACTION_OK},
     {"DUNNO", "dunno", ACTION_DUNNO},
     {"REJECT", "reject", ACTION_REJECT},
-    {"DEFER", "reject", ACTION_DEFER}, /* Postfix's word for both */
+    {"DEFER", "reject", ACTION_DEFER}, /* Postfix logs both as "reject" */
     {"HOLD", "hold", ACTION_HOLD},
     {"DISCARD", "discard", ACTION_DISCARD},
     {"WARN", "warning", ACTION_WARN},
@@ -45,7 +45,7 @@ bool action_is_final(enum action_kind kind, enum action_place place)
            (kind == ACTION_OK && place == ACTION_IN_ACCESS);
 }
 
-/* "5.7.1", of the class of the code. */
+/* Is it an enhanced status of the class of the code, as 5.7.1 of 554? */
 static bool is_status(struct slice word, unsigned class)
 {
     unsigned long long number;
@@ -66,23 +66,9 @@ static bool is_status(struct slice word, unsigned class)
     return parts == 3 && word.ptr == NULL;
 }
 
-static struct slice next_word(struct slice *rest)
-{
-    struct slice word;
-    size_t len = 0;
-
-    *rest = slice_trim(*rest);
-    while (len < rest->len && rest->ptr[len] != ' ' && rest->ptr[len] != '\t') {
-        len++;
-    }
-    word = slice_of(rest->ptr, len);
-    *rest = slice_trim(slice_skip(*rest, len));
-    return word;
-}
-
 static void take_status(struct action *a, const char *preset)
 {
-    struct slice rest = a->text, word = next_word(&rest);
+    struct slice rest = a->text, word = slice_cut_word(&rest);
 
     (void)snprintf(a->status, sizeof a->status, "%s", preset); /* fits */
     if (is_status(word, a->code / 100)) {
@@ -91,7 +77,7 @@ static void take_status(struct action *a, const char *preset)
     }
 }
 
-/* The first word: 0 when it is none. */
+/* Returns the reply code that the first word is, or 0. */
 static bool find_action(struct slice word, struct action *a)
 {
     unsigned long long code;
@@ -116,7 +102,7 @@ static bool is_address(struct slice text)
     return address_is_stored(text, ADDRESS_UTF8) && address_split(text).domain.len > 0;
 }
 
-/* NAME: VALUE (RFC 5322, 2.2). */
+/* Is it a header field, NAME: VALUE (RFC 5322, 2.2)? */
 static bool is_field(struct slice text)
 {
     size_t colon = slice_find(text, ':');
@@ -135,7 +121,7 @@ static const char *text_error(const struct action *a, enum action_place place, b
     const bool can_change = !final && slice_find(a->text, '$') < a->text.len;
 
     if (a->text.len > ACTION_TEXT_MAX) {
-        return "has more than 900 bytes behind the action";
+        return "has more than 900 bytes after the action";
     }
     for (size_t i = 0; i < a->text.len; i++) {
         unsigned char c = (unsigned char)a->text.ptr[i];
@@ -148,22 +134,22 @@ static const char *text_error(const struct action *a, enum action_place place, b
     case ACTION_REDIRECT:
     case ACTION_BCC:
         return can_change || is_address(a->text) ? NULL
-                                                 : "needs a mail address with a domain behind it";
+                                                 : "needs a mail address with a domain after it";
     case ACTION_FILTER:
         if (a->text.len == 0) {
-            return "needs a TRANSPORT:NEXTHOP behind it";
+            return "needs a TRANSPORT:NEXTHOP after it";
         }
         if (slice_find(a->text, ' ') < a->text.len) {
-            return "has more than a TRANSPORT:NEXTHOP behind it";
+            return "has more than a TRANSPORT:NEXTHOP after it";
         }
         return can_change || conf == NULL ? NULL : route_target_error(conf, a->text);
     case ACTION_PREPEND:
         if (a->text.len == 0) {
-            return "needs a text behind it";
+            return "needs a text after it";
         }
         return place == ACTION_IN_BODY_CHECKS || can_change || is_field(a->text)
                    ? NULL
-                   : "needs a header field behind it, NAME: VALUE";
+                   : "needs a header field after it, NAME: VALUE";
     case ACTION_OK:
     case ACTION_DUNNO:
     case ACTION_REJECT:
@@ -174,7 +160,7 @@ static const char *text_error(const struct action *a, enum action_place place, b
     case ACTION_INFO:
         return NULL;
     }
-    UNREACHABLE("an action that is none");
+    UNREACHABLE("no such action");
 }
 
 const char *action_parse(struct slice value, enum action_place place, bool final,
@@ -185,13 +171,13 @@ const char *action_parse(struct slice value, enum action_place place, bool final
     const char *error;
 
     a.text = value;
-    word = next_word(&a.text);
+    word = slice_cut_word(&a.text);
     if (word.len == 0) {
         return "has no action";
     }
     if (!find_action(word, &a)) {
-        return "has an action that is none of OK, DUNNO, REJECT, DEFER, 4NN, 5NN, HOLD, DISCARD, "
-               "WARN, INFO, PREPEND, REDIRECT, BCC, FILTER";
+        return "has an unknown action; expected OK, DUNNO, REJECT, DEFER, 4NN, 5NN, HOLD, DISCARD, "
+               "WARN, INFO, PREPEND, REDIRECT, BCC or FILTER";
     }
     if (a.kind == ACTION_REJECT || a.kind == ACTION_DEFER) {
         if (a.code == 0) {

@@ -9,9 +9,9 @@
 #include "mime.h"
 #include "times.h"
 
-/* So often the time is looked at. */
+/* Number of texts between two readings of the clock. */
 #define TEXTS_PER_LOOK 16
-/* What an action may come to with its groups. */
+/* Longest action after its groups were replaced, in bytes. */
 #define ROOM_MAX (8u << 10)
 
 struct checks {
@@ -19,19 +19,19 @@ struct checks {
     struct ruling *ruling;
     checks_clock *clock;
     struct mime mime;
-    struct buf held;    /* a field, or the start of a line, as it came */
+    struct buf held;    /* a field, or the start of a line, as received */
     struct buf text;    /* a field as it is matched */
-    struct buf room;    /* for actions */
-    size_t line_start;  /* in a header: where in `held` the last line begins */
+    struct buf room;    /* text of the action found */
+    size_t line_start;  /* in a header: offset of the last line in `held` */
     bool in_line;       /* in a body: `held` begins within a line */
-    bool passing;       /* the rest of the line of the body goes out as it comes */
-    bool done;          /* nothing more is looked at */
-    uint64_t body_left; /* of this part, bytes that body_checks look at */
+    bool passing;       /* the rest of the body line is passed on unchecked */
+    bool done;          /* no further rule is matched */
+    uint64_t body_left; /* bytes of this part that body_checks still match */
     unsigned visits;
     char *by; /* "by HOSTNAME (Sluice" */
     int64_t used_us, started_us;
     unsigned texts;
-    checks_put *put; /* while bytes are fed, as the next */
+    checks_put *put; /* receiver and its argument while bytes are fed */
     void *arg;
 };
 
@@ -83,7 +83,7 @@ unsigned checks_visits(const struct checks *c)
     return c->visits;
 }
 
-/* ---- what is found -------------------------------------------------------------------------- */
+/* ---- matches -------------------------------------------------------------------------------- */
 
 static void limit(struct checks *c, unsigned code, const char *status, const char *what)
 {
@@ -134,7 +134,7 @@ static void apply(struct checks *c, enum action_place place, const struct action
     c->done = c->done || action_is_final(action->kind, place);
 }
 
-/* The first file that has something to say decides. */
+/* Matches a text against the files in order; the first file with a matching rule decides. */
 static void examine(struct checks *c, enum table_list list, const struct rule_checks *checks,
                     struct slice text)
 {
@@ -170,7 +170,7 @@ static void put_held(struct checks *c)
     buf_clear(&c->held);
 }
 
-/* The text of a field: without CRs, and the last line end. */
+/* Makes the text of a field: without CRs and without the last line end. */
 static struct slice field_text(struct checks *c)
 {
     struct slice held = buf_slice(&c->held);
@@ -191,7 +191,7 @@ static bool contains(struct slice text, const char *what)
     return memmem(text.ptr, text.len, what, strlen(what)) != NULL;
 }
 
-/* The field in `held` is complete. */
+/* Checks the complete field in `held`. */
 static void field_ended(struct checks *c)
 {
     struct slice text;
@@ -233,7 +233,7 @@ static void header_ended(struct checks *c, bool by_empty_line)
     if (!mime_header_ended(&c->mime) && !c->done) {
         limit(c, 554, "5.6.0", "mime_nesting_limit: more than 100 parts within each other");
     }
-    if (!by_empty_line) { /* the line is of no header */
+    if (!by_empty_line) { /* this line is not part of a header */
         c->mime.place = MIME_BODY;
     }
     c->body_left = c->set->body_bytes;
@@ -255,7 +255,7 @@ static void look_at_body(struct checks *c, struct slice line)
     }
 }
 
-/* A whole line of a body, or a piece of one. */
+/* Checks a line of a body, or a piece of one. */
 static void body_line(struct checks *c, struct slice line, bool from_start)
 {
     if (from_start && mime_boundary(&c->mime, without_end(line))) {
@@ -265,7 +265,7 @@ static void body_line(struct checks *c, struct slice line, bool from_start)
     c->put(c->arg, line);
 }
 
-/* Can a line of the body be put out without a look at it? Only its first byte is known. */
+/* Can a line of the body be passed on unchecked? Only its first byte was received yet. */
 static bool passes(const struct checks *c, char first)
 {
     bool looked_at = !c->done && c->set->body.count > 0 && c->body_left > 0;
@@ -275,7 +275,7 @@ static bool passes(const struct checks *c, char first)
 
 /* ---- feeding -------------------------------------------------------------------------------- */
 
-/* Nothing in what follows can be of interest. */
+/* Can no rule match the rest of the message? */
 static bool is_over(const struct checks *c)
 {
     return buf_len(&c->held) == 0 &&
@@ -285,7 +285,7 @@ static bool is_over(const struct checks *c)
             (c->mime.place != MIME_HEADER && c->set->header.count == 0 && c->set->body.count == 0));
 }
 
-/* Put a part of a line into `held`. False: the field is too long. */
+/* Appends a part of a line to `held`. Returns false if the field is too long. */
 static bool hold(struct checks *c, struct slice part)
 {
     if (buf_add(&c->held, part)) {
@@ -298,7 +298,7 @@ static bool hold(struct checks *c, struct slice part)
     return false;
 }
 
-/* A line of a header is complete, in `held` from `start` on; those before it are of one field. */
+/* Handles a complete header line, in `held` from `start` on; the lines before it are one field. */
 static void header_line(struct checks *c, size_t start)
 {
     struct slice line = slice_skip(buf_slice(&c->held), start), text = without_end(line);
@@ -332,7 +332,7 @@ static void header_line(struct checks *c, size_t start)
     buf_fini(&copy);
 }
 
-/* Take a line, or what there is of it, off the front of *in. */
+/* Takes a line, or its received part, off the front of *in. */
 static void take(struct checks *c, struct slice *in)
 {
     size_t end = slice_find(*in, '\n');

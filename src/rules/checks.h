@@ -1,21 +1,21 @@
 /*
- * header_checks and body_checks: the content of a message passes through here while it comes in.
+ * header_checks and body_checks: the content of a message passes through here while it is received.
  *
- * What is looked at, as in Postfix with its defaults: header_checks see each field of the message's
- * header, of the headers of its MIME parts, and of messages within it (message/rfc822), as one
- * text: its lines with "\n" between them, blanks of the folding kept, without the last line end.
- * body_checks see each line of all else, boundaries included, in pieces of CHECKS_PIECE bytes, and
- * of each part the first body_checks_size_limit bytes. What is encoded (base64, quoted-printable)
- * is not decoded. Our own Received: field is not looked at.
+ * The checks match the same texts as Postfix with its defaults. header_checks match each field of
+ * the message's header, of the headers of its MIME parts, and of messages within it
+ * (message/rfc822). A field is one text: its lines with "\n" between them, blanks of the folding
+ * kept, without the last line end. body_checks match each line of all other content, boundaries
+ * included, in pieces of CHECKS_PIECE bytes, up to body_checks_size_limit bytes of each part.
+ * Encoded content (base64, quoted-printable) is not decoded. Our own Received: field is skipped.
  *
- * What a rule decides goes into the ruling; PREPEND puts a line before the one that it fits, which
- * is not looked at itself. After REJECT, DEFER and DISCARD nothing more is looked at.
+ * Actions go into the ruling. PREPEND puts a line before the matching one; no rule is matched
+ * against that line. REJECT, DEFER and DISCARD end the checks.
  *
- * Time and memory are bounded: by PATTERNS_STEPS_MAX for each pattern and text, for the message by
- * checks_time_limit, by CHECKS_FIELD_MAX for a field. A message that passes one of these limits is
- * deferred, one that passes MIME_DEPTH_MAX is refused, and ruling->limit names the limit.
+ * Time and memory are bounded: PATTERNS_STEPS_MAX for each pattern and text, checks_time_limit for
+ * the message, CHECKS_FIELD_MAX for a field. A message over one of these limits is deferred. A
+ * message over MIME_DEPTH_MAX is refused. ruling->limit names the limit.
  *
- * The loop of a content filter: fields `Received: .. by HOSTNAME (Sluice' are counted.
+ * Fields `Received: .. by HOSTNAME (Sluice' are counted, to find the loop of a content filter.
  */
 #ifndef RULES_CHECKS_H
 #define RULES_CHECKS_H
@@ -28,31 +28,33 @@
 #include "ruling.h"
 #include "slice.h"
 
-#define CHECKS_PIECE     2048       /* of a line of the body (Postfix: line_length_limit) */
+#define CHECKS_PIECE     2048       /* bytes of a line of the body (Postfix: line_length_limit) */
 #define CHECKS_FIELD_MAX (1u << 20) /* bytes of a field */
 
 struct checks;
 
-/* Takes what comes out, in order. */
+/* Receives the checked content, in order. */
 typedef void checks_put(void *arg, struct slice bytes);
 
-/* Processor time of this thread, in microseconds; exchanged by tests. */
+/* Returns the CPU time of this thread in microseconds; replaced by tests. */
 typedef int64_t checks_clock(void);
 
-/* For one message. `set` and `ruling` are borrowed until checks_free. `clock` NULL: real time. */
+/* Begins the checks of one message. Borrows `set` and `ruling` until checks_free. A `clock` of NULL
+ * is the real one. */
 struct checks *checks_new(const struct rule_set *set, struct ruling *ruling, checks_clock *clock);
-void checks_free(struct checks *c); /* NULL is fine */
+void checks_free(struct checks *c); /* may be NULL */
 
-/* The next bytes of content in wire form; lines end with CRLF. What was looked at goes to `put`. */
+/* Checks the next bytes of content in wire form (lines end with CRLF), and passes bytes that are
+ * done to `put`. */
 void checks_feed(struct checks *c, struct slice content, checks_put *put, void *arg);
 
-/* All has come: the rest goes to `put`. */
+/* Ends the content: checks the rest and passes it to `put`. */
 void checks_end(struct checks *c, checks_put *put, void *arg);
 
-/* Bytes that were fed and have not come out yet. */
+/* Returns the number of bytes that were fed but not passed to `put` yet. */
 size_t checks_held(const struct checks *c);
 
-/* How often the message was here before: Received: fields of ours. */
+/* Returns how often the message was here before: the number of our own Received: fields. */
 unsigned checks_visits(const struct checks *c);
 
 #endif

@@ -8,7 +8,7 @@
 
 enum step {
     STEP_WHOLE,
-    STEP_BARE, /* without the extension */
+    STEP_BARE, /* the address without its extension */
     STEP_DOMAIN,
     STEP_BELOW, /* .parent */
     STEP_PARENT,
@@ -52,7 +52,7 @@ static struct slice join(struct keys *k, struct slice a, const char *between, st
     return slice_of(k->room, a.len + len + b.len);
 }
 
-/* The key of a step; empty when it has none. *ret_next is the step after it. */
+/* Returns the key of a step, which may be empty, and the step after it. */
 static struct slice key_of(struct keys *k, int step, int *ret_next)
 {
     const struct slice none = slice_of(NULL, 0);

@@ -1,12 +1,12 @@
 /*
- * The keys under which a table is asked for an address, the closest first, as Postfix has them.
+ * The keys under which a table is searched for an address, the most specific first, as in Postfix.
  *
- *     KEYS_ACCESS       user+ext@domain, user@domain, domain, of each parent domain .parent and
- *                       parent, user+ext@, user@; the null sender: <>
- *     KEYS_RECIPIENT    user+ext@domain, user@domain, of a local domain user+ext and user,
+ *     KEYS_ACCESS       user+ext@domain, user@domain, domain, .parent and parent for each parent
+ *                       domain, user+ext@, user@; for the null sender <>
+ *     KEYS_RECIPIENT    user+ext@domain, user@domain, for a local domain user+ext and user,
  *                       @domain
  *
- * All in lower case. The extension is what recipient_delimiter says.
+ * All are in lower case. recipient_delimiter separates the extension.
  */
 #ifndef RULES_KEYS_H
 #define RULES_KEYS_H
@@ -29,10 +29,11 @@ struct keys {
     char room[ADDRESS_MAX + 2];
 };
 
-/* `address` as envelopes have it, perhaps without a domain; at most ADDRESS_MAX bytes. */
+/* Begins the keys of `address`, which has the form of envelopes, perhaps without a domain, and at
+ * most ADDRESS_MAX bytes. */
 void keys_init(struct keys *k, enum keys_form form, const struct conf *conf, struct slice address);
 
-/* The next key; lasts until the next call. False: there are no more. */
+/* Returns the next key, which lasts until the next call; false at the end. */
 bool keys_next(struct keys *k, struct slice *ret_key);
 
 #endif

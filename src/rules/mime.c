@@ -4,7 +4,7 @@
 
 #include "mem.h"
 
-/* Longer tokens of a Content-Type are none that we know. */
+/* Longer tokens of a Content-Type are unknown. */
 #define TOKEN_MAX 64
 
 static void reset(struct mime *m)
@@ -58,7 +58,7 @@ static bool is_token(char c)
     return (unsigned char)c > ' ' && strchr("()<>@,;:\\\"/[]?=", c) == NULL;
 }
 
-/* A token, or a quoted string, at most `max` bytes of it, into `room`. */
+/* Copies a token or a quoted string into `room`, at most `max` bytes. */
 static struct slice take_value(struct slice *s, char *room, size_t max)
 {
     size_t len = 0;
@@ -110,7 +110,7 @@ static void read_type(struct mime *m, struct slice value)
     m->is_digest = slice_equal_nocase(subtype, SLICE("digest"));
     while (m->boundary == NULL && value.len > 0) {
         if (!take_char(&value, ';')) {
-            value = slice_skip(value, 1); /* rubbish */
+            value = slice_skip(value, 1); /* not a token: skip it */
             continue;
         }
         name = take_value(&value, name_room, sizeof name_room);

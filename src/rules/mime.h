@@ -1,10 +1,10 @@
 /*
- * Where a line of a message stands: in its header, in the header of one of its parts, in that of a
- * message within it, or in a body (RFC 2045, 2046).
+ * MIME structure of a message, line by line: each line is in the header of the message, in the
+ * header of a part, in the header of a nested message, or in a body (RFC 2045, 2046).
  *
- * Lines go in one by one, header fields when they are complete. As Postfix has it, a line that
- * begins with `--` and a boundary ends the parts within that boundary, whatever stands behind it; a
- * message in a part is looked into where its transfer encoding is none.
+ * Body lines go in one by one, header fields when they are complete. As in Postfix, a line that
+ * begins with `--` and a boundary ends the parts within that boundary, whatever follows on the
+ * line. A nested message is parsed only if its part has no transfer encoding.
  */
 #ifndef RULES_MIME_H
 #define RULES_MIME_H
@@ -14,12 +14,12 @@
 
 #include "slice.h"
 
-#define MIME_DEPTH_MAX    100  /* parts within parts (Postfix: mime_nesting_limit) */
-#define MIME_BOUNDARY_MAX 1000 /* bytes; the rest is not compared */
+#define MIME_DEPTH_MAX    100  /* nested parts (Postfix: mime_nesting_limit) */
+#define MIME_BOUNDARY_MAX 1000 /* bytes that are compared */
 
 enum mime_place {
-    MIME_HEADER,      /* of the message */
-    MIME_PART_HEADER, /* of a part */
+    MIME_HEADER,
+    MIME_PART_HEADER,
     MIME_NESTED_HEADER,
     MIME_BODY,
 };
@@ -27,30 +27,30 @@ enum mime_place {
 struct mime_level {
     char *boundary; /* owned */
     size_t len;
-    bool digest; /* its parts are messages unless they say otherwise */
+    bool digest; /* multipart/digest: parts without a type are messages */
 };
 
-/* Fields are private to mime.c, but for `place`. */
+/* All members except `place` are private to mime.c. */
 struct mime {
     enum mime_place place;
     struct mime_level levels[MIME_DEPTH_MAX];
     size_t depth;
-    /* what the header that is read says */
+    /* facts from the current header */
     bool is_message, is_encoded, is_digest, has_type;
-    char *boundary; /* owned; NULL: it is no multipart */
+    char *boundary; /* owned; NULL if it is no multipart */
 };
 
 void mime_init(struct mime *m);
 void mime_fini(struct mime *m);
 
-/* A field of the header that `place` is: name, colon, value, perhaps folded. */
+/* Reads a field of the current header: name, colon, value, perhaps folded. */
 void mime_field(struct mime *m, struct slice field);
 
-/* The header has ended. False: MIME_DEPTH_MAX is passed. */
+/* Ends the current header. Returns false if the parts are nested deeper than MIME_DEPTH_MAX. */
 bool mime_header_ended(struct mime *m);
 
-/* A line, without its end, at a place where it may be a boundary. True: it is one, and `place` is
- * what follows it. */
+/* Reads a body line, without its line end. Returns true if the line is a boundary; `place` is then
+ * the place of the next line. */
 bool mime_boundary(struct mime *m, struct slice line);
 
 /* Can any line be a boundary? */

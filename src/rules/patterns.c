@@ -10,7 +10,7 @@
 #include "map_text.h"
 #include "mem.h"
 
-#define GROUPS_MAX 99 /* that $n may name */
+#define GROUPS_MAX 99 /* highest group that $n may name */
 
 enum rule_kind { RULE_ACTION, RULE_IF, RULE_ENDIF };
 
@@ -18,9 +18,9 @@ struct rule {
     enum rule_kind kind;
     unsigned line;
     bool negated;
-    pcre2_code *code; /* NULL of RULE_ENDIF */
-    char *value;      /* of RULE_ACTION, as written */
-    size_t behind;    /* of RULE_IF: the rule behind its endif */
+    pcre2_code *code; /* NULL for RULE_ENDIF */
+    char *value;      /* for RULE_ACTION: as written */
+    size_t after;     /* for RULE_IF: index of the rule after its endif */
 };
 
 struct patterns {
@@ -36,7 +36,7 @@ struct patterns {
 struct reader {
     struct patterns *p;
     const struct conf *conf;
-    size_t open[PATTERNS_DEPTH_MAX]; /* the rules that are an `if' without its endif */
+    size_t open[PATTERNS_DEPTH_MAX]; /* indexes of each `if' whose endif was not read yet */
     size_t depth;
     struct patterns_error *error;
     struct slice whole;
@@ -74,7 +74,7 @@ static bool take_flags(struct reader *r, struct slice *rest, uint32_t *ret_optio
         }
         if (i == sizeof flags / sizeof flags[0]) {
             return fail(r, rest->ptr,
-                        "expected a flag of i, m, s, x, A, E, U or a blank behind the "
+                        "expected a flag of i, m, s, x, A, E, U or a blank after the "
                         "pattern");
         }
         options ^= flags[i].option;
@@ -84,7 +84,7 @@ static bool take_flags(struct reader *r, struct slice *rest, uint32_t *ret_optio
     return true;
 }
 
-/* The pattern, flags included, off the front of *rest. */
+/* Takes the pattern with its flags off the front of *rest. */
 static bool take_pattern(struct reader *r, struct slice *rest, struct rule *rule)
 {
     struct slice pattern;
@@ -118,12 +118,12 @@ static bool take_pattern(struct reader *r, struct slice *rest, struct rule *rule
         pcre2_compile((PCRE2_SPTR)pattern.ptr, pattern.len, options, &error, &offset, NULL);
     if (rule->code == NULL) {
         (void)pcre2_get_error_message(error, message, sizeof message); /* cut at worst */
-        return fail(r, pattern.ptr + offset, "the pattern is none: %s", (const char *)message);
+        return fail(r, pattern.ptr + offset, "the pattern is invalid: %s", (const char *)message);
     }
     return true;
 }
 
-/* Take the number of a group behind a `$` off the front; -1: there is none. */
+/* Takes the number of a group after a `$` off the front; returns -1 if there is none. */
 static int take_group(struct slice *text)
 {
     const char open = text->len > 0 ? text->ptr[0] : '\0';
@@ -145,7 +145,7 @@ static int take_group(struct slice *text)
     return (int)number;
 }
 
-/* Is every `$` of the value one that stands for something? */
+/* Is every `$` of the value followed by a group of the pattern or a `$`? */
 static bool check_groups(struct reader *r, const struct rule *rule, struct slice value)
 {
     uint32_t groups = 0;
@@ -162,26 +162,25 @@ static bool check_groups(struct reader *r, const struct rule *rule, struct slice
         }
         group = take_group(&value);
         if (group < 0) {
-            return fail(r, at, "expected the number of a group behind `$'; $$ is a dollar");
+            return fail(r, at, "expected the number of a group after `$'; $$ is a dollar");
         }
         if (rule->negated) {
-            return fail(r, at, "the groups of a pattern that is not found stand for nothing");
+            return fail(r, at, "a negated pattern has no groups");
         }
         if ((uint32_t)group > groups) {
-            return fail(r, at, "the pattern has %u groups, so that $%d stands for nothing", groups,
-                        group);
+            return fail(r, at, "the pattern has %u groups, there is no $%d", groups, group);
         }
     }
     return true;
 }
 
-/* Behind an `if` that ends here. */
+/* Closes the innermost open `if`. */
 static bool close_if(struct reader *r)
 {
     if (r->depth == 0) {
-        return fail(r, r->whole.ptr, "there is no `if' that this endif is of");
+        return fail(r, r->whole.ptr, "endif without `if'");
     }
-    r->p->rules[r->open[--r->depth]].behind = r->p->count;
+    r->p->rules[r->open[--r->depth]].after = r->p->count;
     return true;
 }
 
@@ -201,10 +200,10 @@ static bool read_rule(struct reader *r, struct slice rest, struct rule *rule)
             return false;
         }
         if (rest.len > 0) {
-            return fail(r, rest.ptr, "expected nothing behind the pattern of an `if'");
+            return fail(r, rest.ptr, "expected nothing after the pattern of an `if'");
         }
         if (r->depth == PATTERNS_DEPTH_MAX) {
-            return fail(r, r->whole.ptr, "more than %d `if' within each other", PATTERNS_DEPTH_MAX);
+            return fail(r, r->whole.ptr, "more than %d nested `if'", PATTERNS_DEPTH_MAX);
         }
         r->open[r->depth++] = r->p->count;
         return true;
@@ -259,7 +258,7 @@ static bool read_all(struct reader *r, struct slice content)
     if (ok && r->depth > 0) {
         r->line = r->p->rules[r->open[r->depth - 1]].line;
         r->whole = SLICE("");
-        ok = fail(r, r->whole.ptr, "there is no endif for this `if'");
+        ok = fail(r, r->whole.ptr, "expected an endif for this `if'");
     }
     map_text_fini(&text);
     return ok;
@@ -302,7 +301,8 @@ void patterns_free(struct patterns *p)
 
 /* ---- matching ------------------------------------------------------------------------------- */
 
-/* A group, made fit for a line: it may have any byte, and line ends of a folded field. */
+/* Appends a group without control characters: a group may contain any byte, and the line ends of a
+ * folded field. */
 static void add_group(const struct patterns *p, struct slice subject, int group, struct buf *out)
 {
     const PCRE2_SIZE *at = pcre2_get_ovector_pointer(p->match);
@@ -310,7 +310,7 @@ static void add_group(const struct patterns *p, struct slice subject, int group,
 
     if ((uint32_t)group >= pcre2_get_ovector_count(p->match) || start == PCRE2_UNSET ||
         end <= start || end > subject.len) {
-        return; /* the group took no part */
+        return; /* the group did not take part in the match */
     }
     end = end - start > PATTERNS_GROUP_MAX ? start + PATTERNS_GROUP_MAX : end;
     for (PCRE2_SIZE i = start; i < end; i++) {
@@ -350,7 +350,7 @@ static enum patterns_result act(const struct patterns *p, const struct rule *rul
 {
     expand(p, rule, subject, room);
     ret_hit->why = room->failed
-                       ? "its text has become too long"
+                       ? "its text is too long"
                        : action_parse(buf_slice(room), p->place, true, NULL, &ret_hit->action);
     return ret_hit->why != NULL ? PATTERNS_BAD : PATTERNS_FOUND;
 }
@@ -391,7 +391,7 @@ enum patterns_result patterns_match(const struct patterns *p, struct slice subje
                 return act(p, rule, subject, room, ret_hit);
             }
         } else if (rule->kind == RULE_IF) {
-            i = rule->behind;
+            i = rule->after;
         }
     }
     return PATTERNS_NONE;

@@ -3,7 +3,8 @@
 #include "check.h"
 #include "mem.h"
 
-/* The parent has read the same bytes without an error. */
+/* Compiles the pattern files. An error here is a fault of ours: the parent has compiled the same
+ * bytes. */
 static bool compile(struct rule_set *set, enum table_list list, enum action_place place,
                     const struct conf *conf, struct rule_checks *checks, struct buf *ret_error)
 {
@@ -38,7 +39,7 @@ struct rule_set *rule_set_new(int fd, const struct conf *conf, struct buf *ret_e
         set->tables = tables_open(fd);
         ok = set->tables != NULL;
         if (!ok) {
-            (void)buf_add_string(ret_error, "the tables can't be read"); /* sticky */
+            (void)buf_add_string(ret_error, "the tables cannot be read"); /* sticky */
         }
     }
     ok =

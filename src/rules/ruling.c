@@ -5,7 +5,7 @@
 
 #include "mem.h"
 
-#define RULE_TEXT_MAX 4352 /* a path, and what stands around it */
+#define RULE_TEXT_MAX 4352 /* bytes: a path with the words around it */
 
 void ruling_init(struct ruling *r)
 {

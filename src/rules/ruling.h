@@ -1,10 +1,10 @@
 /*
- * What the rules at arrival have decided for one message, until it is handed to the queue process.
+ * Combined actions of all rules for one message, until it is submitted to the queue process.
  *
- * Access tables, header_checks and body_checks put their actions in (ruling_apply); the process
- * that takes the message in reads the result at its end. The order of actions does not matter but
- * among those of one kind: of REDIRECT and FILTER the last one counts, of HOLD and of refusals the
- * first. DISCARD goes before all others but a refusal that came first.
+ * Access tables, header_checks and body_checks add their actions (ruling_apply); the accepting
+ * process reads the result at the end of the message. The order matters only among actions of one
+ * kind: the last REDIRECT and the last FILTER apply, the first HOLD and the first refusal. DISCARD
+ * overrides all other actions except an earlier refusal.
  */
 #ifndef RULES_RULING_H
 #define RULES_RULING_H
@@ -16,14 +16,14 @@
 #include "buf.h"
 #include "slice.h"
 
-#define RULING_NOTES_MAX   20   /* lines of log of one message; more are counted */
-#define RULING_BCC_MAX     100  /* recipients that BCC may add; more are dropped with a note */
-#define RULING_PREPEND_MAX 8192 /* bytes of fields that access tables prepend; the same */
+#define RULING_NOTES_MAX   20   /* log lines for one message; further ones are only counted */
+#define RULING_BCC_MAX     100  /* recipients added by BCC; further ones are dropped with a note */
+#define RULING_PREPEND_MAX 8192 /* bytes prepended by access tables; more is dropped with a note */
 #define RULING_QUOTE_MAX   200  /* bytes of a field or line in a line of log */
 
-/* Where a rule stands. */
+/* Place of a rule. */
 struct rule_place {
-    const char *list; /* the parameter */
+    const char *list; /* name of the parameter */
     struct slice file;
     unsigned line;
 };
@@ -31,22 +31,22 @@ struct rule_place {
 /* One action, for the log. */
 struct ruling_note {
     enum action_kind kind;
-    char *what; /* owned, as the next: "<a@b>: Sender address", "header Subject: x" */
-    char *text; /* behind the action */
-    char *rule; /* "sender_access /etc/x:12" */
+    char *what; /* owned; the matched text: "<a@b>: Sender address", "header Subject: x" */
+    char *text; /* owned; the text after the action */
+    char *rule; /* owned; "sender_access /etc/x:12" */
 };
 
 struct ruling {
-    /* A refusal of the message; code 0: there is none. Texts are owned, NULL: nothing. */
-    unsigned code;
+    /* Texts are owned, and NULL if there is none. */
+    unsigned code; /* reply code of a refusal of the message; 0 if there is none */
     char status[ACTION_STATUS_MAX];
     char *text;
-    char *limit; /* with a refusal: which limit wants it; NULL: a rule does */
+    char *limit; /* the limit that caused the refusal; NULL if a rule did */
     bool discard;
-    char *hold;         /* the reason: "header_checks /etc/x:12: text" */
+    char *hold;         /* reason: "header_checks /etc/x:12: text" */
     char *filter;       /* transport:nexthop */
     char *redirect;     /* an address */
-    struct buf prepend; /* fields of access tables, each with its CRLF */
+    struct buf prepend; /* fields prepended by access tables, each with its CRLF */
     char **bcc;
     size_t bcc_count, bcc_size;
     struct ruling_note *notes;
@@ -56,15 +56,15 @@ struct ruling {
 
 void ruling_init(struct ruling *r);
 
-/* As after ruling_init. */
+/* Frees all actions; the ruling is as after ruling_init. */
 void ruling_clear(struct ruling *r);
 
-/* Take in an action of a rule that fits `what`. PREPEND of checks is the caller's. A refusal, OK
- * and DUNNO of access tables are, too: they are of a recipient; they are only noted. */
+/* Adds the action of a rule that matched `what`. The caller carries out PREPEND of checks, and
+ * refusals, OK and DUNNO of access tables, which concern one recipient; those are only noted. */
 void ruling_apply(struct ruling *r, enum action_place place, const struct action *action,
                   struct slice what, const struct rule_place *rule);
 
-/* Refuse the message, unless it is refused. */
+/* Refuses the message, unless it is refused already. */
 void ruling_refuse(struct ruling *r, unsigned code, const char *status, struct slice text);
 
 #endif

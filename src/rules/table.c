@@ -11,25 +11,25 @@
 #include "check.h"
 #include "mem.h"
 
-#define MAGIC      UINT64_C(0x31656c6269726573) /* of this layout */
-#define ENTRY_SIZE 10u                          /* in front of a key */
-#define VALUE_SIZE 4u                           /* in front of a value */
+#define MAGIC      UINT64_C(0x31656c6269726573) /* magic number of this layout */
+#define ENTRY_SIZE 10u                          /* bytes before a key */
+#define VALUE_SIZE 4u                           /* bytes before a value */
 #define SLOTS_MIN  16u
 #define BITS_MAX   128u
 
 /* Offsets are from the start of the image. */
 struct head {
     uint64_t magic, size;
-    uint64_t count; /* of tables, which follow */
+    uint64_t count; /* number of tables, which follow */
 };
 
 struct table {
     uint64_t list;
     uint64_t path_at, path_len;
-    uint64_t slots_at, slot_count; /* a power of two; 0: there are no entries */
+    uint64_t slots_at, slot_count; /* slot_count is a power of two, or 0 without entries */
     uint64_t entries_at, entries_len;
     uint64_t values_at, values_len;
-    uint64_t bits[3]; /* which lengths its networks have */
+    uint64_t bits[3]; /* bit n is set if a network of n bits exists */
 };
 
 static const char *const list_names[TABLE_LISTS] = {
@@ -50,8 +50,7 @@ const char *table_list_name(enum table_list list)
     return list_names[list];
 }
 
-/* No seed: the image is read by other processes than the one that makes it, and the keys in it are
- * the administrator's own. */
+/* The hash has no seed: other processes read the image, and its keys come from an operator. */
 static uint64_t hash(struct slice key)
 {
     return XXH3_64bits(key.ptr, key.len);
@@ -78,7 +77,7 @@ struct building {
     char *path;
     struct buf entries, values;
     struct slots keys;
-    struct slots texts; /* of values */
+    struct slots texts; /* slots of values */
 };
 
 struct table_image {
@@ -152,7 +151,7 @@ static struct slice value_at(const char *value)
 
 typedef struct slice text_at(const char *at);
 
-/* The slot of this text: where it is, or may come. */
+/* Returns the slot that holds this text, or the free slot for it. */
 static uint32_t *find_slot(const struct slots *s, const struct buf *texts, text_at *text,
                            struct slice wanted)
 {
@@ -164,7 +163,7 @@ static uint32_t *find_slot(const struct slots *s, const struct buf *texts, text_
     return &s->at[i];
 }
 
-/* At most half of them are used. */
+/* Doubles the slots when half of them are used. */
 static void make_room(struct slots *s, const struct buf *texts, text_at *text)
 {
     struct slots larger = {.size = s->size == 0 ? SLOTS_MIN : 2 * s->size, .used = s->used};
@@ -182,7 +181,7 @@ static void make_room(struct slots *s, const struct buf *texts, text_at *text)
     *s = larger;
 }
 
-/* Where the value is: many entries say the same. */
+/* Returns the offset of the value; equal values are stored once. */
 static uint32_t put_value(struct building *b, struct slice value)
 {
     uint32_t *slot;
@@ -272,7 +271,7 @@ static bool write_all(int fd, struct slice bytes)
     return true;
 }
 
-/* Where what comes next begins: aligned for the slots. */
+/* Returns *at, and moves *at past `len` bytes, aligned for slots. */
 static uint64_t place(uint64_t *at, uint64_t len)
 {
     uint64_t here = *at;
@@ -316,7 +315,7 @@ int table_image_seal(struct table_image *image)
     struct head head = {.magic = MAGIC, .count = image->count};
     int fd = memfd_create("rules", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-    if (fd == 0) { /* standard input was closed; 0 is to mean that there are no tables */
+    if (fd == 0) { /* standard input was closed; callers use 0 for "no tables" */
         fd = fcntl(0, F_DUPFD_CLOEXEC, 1);
         (void)close(0);
     }
@@ -405,7 +404,7 @@ struct tables *tables_open(int fd)
 void tables_close(struct tables *t)
 {
     if (t != NULL) {
-        (void)munmap((void *)(uintptr_t)t->bytes, t->size); /* it was mapped so */
+        (void)munmap((void *)(uintptr_t)t->bytes, t->size); /* munmap takes no const */
         mem_free(t);
     }
 }
@@ -436,7 +435,7 @@ static struct slice path_of(const struct tables *t, const struct table *table)
     return slice_of(t->bytes + table->path_at, (size_t)table->path_len);
 }
 
-/* Empty when there is none, or it is not inside. */
+/* Returns the value at an offset; empty if it is not inside the image. */
 static struct slice value_of(const struct tables *t, const struct table *table, uint32_t offset)
 {
     const char *values = t->bytes + table->values_at;
@@ -490,7 +489,7 @@ bool tables_find_network(const struct tables *t, enum table_list list, size_t i,
 
     memcpy(c.address, ip, sizeof c.address);
     for (unsigned bits = BITS_MAX + 1; bits-- > 0;) {
-        if (bits < BITS_MAX) { /* the bit behind the mask goes */
+        if (bits < BITS_MAX) { /* clear the bit after the mask */
             c.address[bits / 8] &= (unsigned char)(0xff00u >> bits % 8);
         }
         c.bits = bits;

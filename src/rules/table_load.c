@@ -16,7 +16,7 @@
 #define PROBLEMS_MAX 100
 #define KEY_SHOWN    100 /* bytes of a key in a problem */
 
-/* A list of the configuration, and what its files hold. */
+/* A list of tables: its parameter and the form of its keys and values. */
 struct list {
     enum table_list list;
     const struct conf_list *files;
@@ -32,8 +32,8 @@ struct loading {
     unsigned problems;
     bool failed;
     enum table_list list;
-    bool in_order;       /* a cidr table of Postfix */
-    char path[PATH_MAX]; /* of the file that is read */
+    bool in_order;       /* cidr: the first match applies in Postfix */
+    char path[PATH_MAX]; /* path of the current file */
 };
 
 __attribute__((format(printf, 5, 6))) static void
@@ -44,7 +44,7 @@ complain(struct loading *l, bool is_error, unsigned line, unsigned column, const
     l->failed = l->failed || is_error;
     if (++l->problems > PROBLEMS_MAX) {
         if (l->problems == PROBLEMS_MAX + 1) {
-            (void)buf_add_string(l->out, "there is more wrong with the tables of rules\n");
+            (void)buf_add_string(l->out, "the tables of rules have more problems\n");
         }
         return;
     }
@@ -67,7 +67,7 @@ static struct slice shown(struct slice key)
 
 /* ---- keys ----------------------------------------------------------------------------------- */
 
-/* "192.168.1" is 192.168.1.0/24, as Postfix has it. */
+/* Reads a network in Postfix's short form: "192.168.1" is 192.168.1.0/24. */
 static bool octets_parse(struct slice key, struct cidr *ret)
 {
     struct cidr c = {.address = {[10] = 0xff, [11] = 0xff}, .bits = 96};
@@ -112,10 +112,10 @@ static const char *access_key_error(struct slice key)
         return NULL;
     }
     if (slice_find(key, '/') < key.len && cidr_parse(key, &c)) {
-        return "is a network: that is for client_access";
+        return "is a network; expected an address or domain (networks belong in client_access)";
     }
     if (slice_find(key, '*') < key.len || slice_find(key, '/') < key.len) {
-        return "is no address, domain, .domain or user@";
+        return "is not an address, domain, .domain or user@";
     }
     return NULL;
 }
@@ -132,7 +132,8 @@ static const char *key_of(const struct loading *l, struct slice text, char room[
     }
     if (l->list == TABLE_CLIENT_ACCESS) {
         if (!cidr_parse(text, &network) && !octets_parse(text, &network)) {
-            return "is no address or network without bits behind its mask; clients are known by "
+            return "is not an address, or a network without bits after its mask; clients are known "
+                   "by "
                    "address alone";
         }
         *ret_key = table_network_key(&network, network_room);
@@ -147,7 +148,7 @@ static const char *key_of(const struct loading *l, struct slice text, char room[
     return error;
 }
 
-/* What is wrong with a value, or NULL; *ret_value is what is kept. */
+/* Returns the fault of a value, or NULL and the stored form in *ret_value. */
 static const char *value_of(const struct loading *l, struct slice text, struct slice *ret_value)
 {
     struct action action;
@@ -162,10 +163,10 @@ static const char *value_of(const struct loading *l, struct slice text, struct s
     case TABLE_RECIPIENT_BCC:
         return address_is_stored(text, ADDRESS_UTF8) && address_split(text).domain.len > 0
                    ? NULL
-                   : "needs one mail address with a domain behind it";
+                   : "needs one mail address with a domain after it";
     case TABLE_LOCAL_RECIPIENT:
     case TABLE_RELAY_RECIPIENT:
-        *ret_value = slice_of(NULL, 0); /* whatever it is: the key is there */
+        *ret_value = slice_of(NULL, 0); /* only the key counts */
         return NULL;
     case TABLE_HEADER_CHECKS:
     case TABLE_BODY_CHECKS:
@@ -175,7 +176,8 @@ static const char *value_of(const struct loading *l, struct slice text, struct s
     return "";
 }
 
-/* A network below a wider one: Postfix takes the first of a cidr table, and never comes to it. */
+/* Warns of a network after a wider one: in a cidr table of Postfix the first match applies, so this
+ * entry never does. */
 static void look_above(struct loading *l, const struct map_line *line, struct slice value)
 {
     struct cidr c;
@@ -344,7 +346,8 @@ bool tables_load(const struct conf *conf, const char *directory, table_read *rea
     if (!l->failed && files > 0) {
         fd = table_image_seal(l->image);
         if (fd < 0) {
-            (void)buf_addf(out, "error: the tables of rules: %s\n", strerror(errno)); /* sticky */
+            (void)buf_addf(out, "error: cannot load the tables of rules: %s\n",
+                           strerror(errno)); /* sticky */
             l->failed = true;
         }
     }

@@ -1,6 +1,6 @@
 /*
- * The class of a message, decided by the configuration from what its header, its listener and its
- * sender say (classify.h reads the header).
+ * The class of a message, as the configuration determines it from the message's header (read by
+ * classify.h), listener and sender.
  */
 #ifndef TUNING_MAIL_CLASS_H
 #define TUNING_MAIL_CLASS_H
@@ -11,25 +11,26 @@
 #include "conf.h"
 #include "slice.h"
 
-/* A class; the name is empty for none. */
+/* A class and its source; the name is empty without a class. */
 struct classified {
     struct slice name;
     enum class_source source;
 };
 
-/* May mail have a class at all? */
+/* Can mail have a class at all with this configuration? */
 bool classes_are_used(const struct conf *conf);
 
-/* The class of mail from `sender` for which classify_end has said this; likewise. */
+/* Returns the class of mail from `sender`; `given` is the result of classify_end. The name is that
+ * of `given`, static, or in `room`. */
 struct classified class_decide(const struct conf *conf, struct classified given,
                                struct slice sender, char room[CLASS_NAME_MAX]);
 
-/* The class of a report of ours from `sender`; likewise. */
+/* Returns the class of our own report from `sender`; its name lasts as that of class_decide. */
 struct classified class_of_report(const struct conf *conf, struct slice sender,
                                   char room[CLASS_NAME_MAX]);
 
-/* The class whose turns a stored message takes: its own, or, where it was stored without one,
- * `personal` if that is the class of unmarked mail. */
+/* Returns the class under which a stored message takes turns: its own, or, if it was stored without
+ * one, `personal` with default_class = auto. */
 struct slice class_in_force(const struct conf *conf, struct slice stored);
 
 #endif

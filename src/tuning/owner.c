@@ -7,7 +7,7 @@
 #include "retry.h"
 #include "times.h"
 
-/* ---- which message waits on disk ------------------------------------------------------------ */
+/* ---- messages that wait on disk ------------------------------------------------------------- */
 
 void owner_target_fini(struct owner_target *t)
 {
@@ -47,7 +47,7 @@ bool owner_target_full(const struct sched *s, const struct owner_target *t,
            sched_share_full(s, t->transport, slice_string(t->dest), sched_class);
 }
 
-/* ---- when it goes on ------------------------------------------------------------------------ */
+/* ---- time of the next pass ------------------------------------------------------------------ */
 
 int64_t owner_backoff_us(const struct conf *conf, int64_t age_us, struct rng *rng)
 {
@@ -71,38 +71,68 @@ int64_t owner_parked_us(const struct conf *conf, int64_t age_us, int64_t lifetim
     return wait_us;
 }
 
-/* ---- what comes into memory next ------------------------------------------------------------ */
+/* ---- order of entering memory --------------------------------------------------------------- */
+
+void owner_turns_took(struct owner_turns *t, bool found)
+{
+    t->deferred = !t->deferred;
+    t->dry = found ? 0 : t->dry + 1;
+}
+
+bool owner_parks_as_new(const struct sched *s, uint32_t transport, struct slice dest, bool is_new)
+{
+    struct sched_dest_info info;
+
+    return is_new &&
+           !(sched_dest_get(s, transport, dest, &info) && info.state == SCHED_DEST_DEAD_UNTIL);
+}
 
 void owner_feed_begin(struct owner_feed *f)
 {
-    f->fed = f->dry = 0;
-}
-
-static bool is_dry(const struct owner_feed *f)
-{
-    return f->dry == 2; /* new mail, and deferred mail */
+    f->fed = f->turns.dry = 0;
 }
 
 bool owner_feed_goes_on(const struct owner_feed *f, bool has_place)
 {
-    return f->fed < OWNER_FEED_MAX && !is_dry(f) && has_place;
+    return f->fed < OWNER_FEED_MAX && owner_turns_go_on(&f->turns) && has_place;
 }
 
 void owner_feed_took(struct owner_feed *f, bool found)
 {
-    f->deferred = !f->deferred;
+    owner_turns_took(&f->turns, found);
     f->fed += found ? 1 : 0;
-    f->dry = found ? 0 : f->dry + 1;
 }
 
-enum owner_feed_end owner_feed_end(struct owner_feed *f, bool has_place)
+enum owner_feed_end owner_feed_end(struct owner_feed *f, struct sched *s, bool has_place,
+                                   bool new_first)
 {
-    if (is_dry(f)) {
-        return OWNER_FEED_EMPTY;
+    bool was_full = f->full, empty = !owner_turns_go_on(&f->turns);
+
+    f->full = !empty && !has_place;
+    if (f->full != was_full) {
+        sched_ration(s, f->full ? 1 : SCHED_NO_RATION);
     }
-    if (!has_place) {
-        f->deferred = false;
-        return OWNER_FEED_FULL;
+    if (f->full && new_first) {
+        f->turns.deferred = false;
     }
-    return OWNER_FEED_MORE;
+    return empty ? OWNER_FEED_EMPTY : f->full ? OWNER_FEED_FULL : OWNER_FEED_MORE;
+}
+
+bool owner_feed_lets_in(const struct owner_feed *f)
+{
+    return !f->full || !f->turns.deferred;
+}
+
+void owner_feed_let_in(struct owner_feed *f)
+{
+    if (f->full) {
+        f->turns.deferred = true;
+    }
+}
+
+void owner_feed_opened(const struct owner_feed *f, struct sched *s)
+{
+    if (f->full) {
+        sched_ration(s, 1);
+    }
 }

@@ -1,6 +1,6 @@
 #include "sender_group.h"
 
-/* FNV-1a, and a last mixing so that its low bits are as good as the others. */
+/* Returns a hash by FNV-1a, mixed once more so that its low bits are as good as the others. */
 static uint64_t hash_of(struct slice name)
 {
     uint64_t h = UINT64_C(0xcbf29ce484222325);
@@ -17,7 +17,8 @@ static bool is_hex(char c)
     return ascii_is_digit(c) || (c >= 'a' && c <= 'f');
 }
 
-/* Where the first word with a digit ends the local part (rule 4), which is in lower case. */
+/* Returns the length up to which the first word with a digit leaves the local part (rule 4), which
+ * is in lower case. */
 static size_t variable_at(struct slice local)
 {
     for (size_t start = 0, end; start < local.len; start = end + 1) {
@@ -79,7 +80,7 @@ static struct slice domain_of(struct slice name)
     return slice_skip(name, at < name.len ? at + 1 : name.len);
 }
 
-/* The address in brackets, or all of it. */
+/* Returns the address in brackets, or all of `client`. */
 static struct slice address_of(struct slice client)
 {
     size_t bracket = slice_find_last(client, '[');

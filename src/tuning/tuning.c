@@ -1,5 +1,5 @@
 /*
- * Parameters to the scheduler's limits and policies.
+ * Translation of parameters into the scheduler's limits and policies.
  */
 #include "tuning.h"
 
@@ -21,6 +21,7 @@ struct sched_limits tuning_limits(const struct conf *conf)
         .message_recipient_minimum = (uint32_t)conf->qmgr_message_recipient_minimum,
         .destination_share = (uint32_t)conf->qmgr_destination_share,
         .failing_share = (uint32_t)conf->qmgr_failing_share,
+        .unproven_share = (uint32_t)conf->qmgr_failing_share,
         .minimal_backoff_us = conf->minimal_backoff_time_us,
         .maximal_backoff_us = conf->maximal_backoff_time_us,
         .destination_memory_us = conf->destination_memory_time_us,
@@ -74,7 +75,7 @@ static struct feedback feedback_from(struct conf_feedback f)
     return (struct feedback){.form = forms[f.form], .base = f.base};
 }
 
-/* More entries ahead no agent needs, and they would all be under way. */
+/* Maximum of overfeed; no agent needs more entries ahead, and all of them would be in flight. */
 #define OVERFEED_MAX 9999
 
 static int64_t at_most(int64_t value, int64_t max)
@@ -82,13 +83,14 @@ static int64_t at_most(int64_t value, int64_t max)
     return value < max ? value : max;
 }
 
-/* A limit that a clause gives: 0 and less are none, as 0 is here. */
+/* Returns a limit of a clause as the scheduler's, where 0 is no limit; 0 and less are no limit in a
+ * clause. */
 static uint32_t agents_from(int64_t limit)
 {
     return limit > 0 ? (uint32_t)at_most(limit, UINT32_MAX) : 0;
 }
 
-/* A window that stands still, as wide as it may be. */
+/* Fixes the window at its maximum. */
 static void stop_feedback(struct window_limits *w)
 {
     w->positive = w->negative = (struct feedback){.form = FEEDBACK_CONSTANT, .base = 0};

@@ -52,8 +52,7 @@ static void an_empty_file_gives_the_defaults(void **state)
     assert_int_equal(c->spool_inline_limit, 16 * 1024);
     assert_int_equal(c->minimal_backoff_time_us, 300 * US_PER_S);
     assert_int_equal(c->maximal_queue_lifetime_us, 5 * US_PER_DAY);
-    assert_int_equal(c->local_domains.count, 3);
-    assert_string_equal(c->local_domains.items[1], "localhost.example.org");
+    assert_int_equal(c->local_domains.count, 0); /* nothing is delivered here unless it is said */
     assert_int_equal(c->defaults.process_limit, 100);
     assert_string_equal(c->defaults.helo_name, "mail.example.org");
     assert_int_equal(c->defaults.tls_security_level, CONF_TLS_MAY);
@@ -78,6 +77,10 @@ static void values_refer_to_each_other_in_any_order(void **state)
     assert_int_equal(c->fast_flush_domains.count, 2);
     conf_free(c);
 }
+
+#define NEXT_HOP                                                                                   \
+    "expected a next hop of the form host, [host], host:port, [host]:port or unix:path, or a "     \
+    "pattern of these"
 
 static void every_problem_has_a_position_and_says_what_is_expected(void **state)
 {
@@ -170,10 +173,12 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
         {"myorigin = ${a", "1:12 error: myorigin: `{a' has a bracket that nothing closes"},
         {"myorigin = $mydomain\nmydomain = $myorigin",
          "2:12 error: mydomain: `$myorigin' contains itself, or is nested too deep"},
-        {"minimal_backoff_time = 2h", "1:24 error: minimal_backoff_time is greater than "
-                                      "maximal_backoff_time"},
-        {"maximal_backoff_time = 10s", "1:24 error: maximal_backoff_time is less than "
-                                       "minimal_backoff_time"},
+        {"minimal_backoff_time = 2h", "1:24 warning: minimal_backoff_time makes "
+                                      "maximal_backoff_time less than minimal_backoff_time; it is "
+                                      "raised"},
+        {"maximal_backoff_time = 10s", "1:24 warning: maximal_backoff_time makes "
+                                       "maximal_backoff_time less than minimal_backoff_time; it is "
+                                       "raised"},
         {"bounce_queue_lifetime = 6d", "1:25 warning: bounce_queue_lifetime makes "
                                        "bounce_queue_lifetime greater than maximal_queue_lifetime; "
                                        "it is lowered"},
@@ -192,6 +197,18 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
         {"smptd_recipient_limit = 5", "1:25 warning: smptd_recipient_limit has no effect: nothing "
                                       "declares a transport `smptd', did you mean "
                                       "`smtpd_recipient_limit'?"},
+        {"smtp/user@a.example maxthr=1",
+         "1:1 warning: clause `smtp/user@a.example' can match no destination: " NEXT_HOP},
+        {"smtp/*@a.example maxthr=1",
+         "1:1 warning: clause `smtp/*@a.example' can match no destination: " NEXT_HOP},
+        {"smtp/[192.0.2.7]25 maxthr=1",
+         "1:1 warning: clause `smtp/[192.0.2.7]25' can match no destination: " NEXT_HOP},
+        {"smtp/[mx_1!] maxthr=1",
+         "1:1 warning: clause `smtp/[mx_1!]' can match no destination: " NEXT_HOP},
+        {"smtp/a.example:99999 maxthr=1",
+         "1:1 warning: clause `smtp/a.example:99999' can match no destination: " NEXT_HOP},
+        {"sm*p?/* maxthr=1", "1:1 warning: clause `sm*p?/*' has no effect: nothing declares a "
+                             "transport `sm*p?'"},
         {"slow/* maxthr=1", "1:1 warning: clause `slow/*' has no effect: nothing declares a "
                             "transport `slow'"},
         {"slow/* agent=pipe", "1:1 error: clause `slow/*' needs command=... for its agent"},
@@ -664,7 +681,45 @@ static void a_clause_below_a_more_general_one_is_warned_of(void **state)
     }
 }
 
-UNIT_MAIN(cmocka_unit_test(a_clause_below_a_more_general_one_is_warned_of),
+/* What a reload says of them is made of this. */
+static void what_takes_a_restart_is_named(void **state)
+{
+    static const char *const changes[] = {
+        "chroot_directory = /x",      "cluster_node = other.example", "cluster_standby = none",
+        "control_socket_group = adm", "control_socket_mode = 0600",   "deliver_processes = 2",
+        "deliver_user = nobody",      "events_file = /x/events",      "log = syslog",
+        "mail_owner = nobody",        "read_queue_first = yes",       "receive_processes = 3",
+        "receive_user = nobody",      "scheduler_syslog = yes",       "spool_inline_limit = 1k",
+        "statistics_log = /x/s",      "syslog_name = mail",
+    };
+    struct conf_problems problems;
+    struct conf *before = load("delay_warning_time = 1h\n", &problems), *after;
+    struct buf names, text;
+
+    (void)state;
+    conf_problems_fini(&problems);
+    buf_init(&names, 1000);
+    buf_init(&text, 1000);
+    for (size_t i = 0; i < COUNT(changes); i++) {
+        struct slice name = slice_string(changes[i]);
+
+        after = load(changes[i], &problems); /* a delay_warning_time is not told of */
+        assert_non_null(after);
+        conf_problems_fini(&problems);
+        buf_clear(&names);
+        buf_clear(&text);
+        conf_put_delayed(before, after, &names);
+        (void)buf_addf(&text, "%.*s\n", (int)slice_find(name, ' '), name.ptr);
+        assert_string_equal(buf_cstr(&names), buf_cstr(&text));
+        conf_free(after);
+    }
+    buf_fini(&names);
+    buf_fini(&text);
+    conf_free(before);
+}
+
+UNIT_MAIN(cmocka_unit_test(what_takes_a_restart_is_named),
+          cmocka_unit_test(a_clause_below_a_more_general_one_is_warned_of),
           cmocka_unit_test(an_empty_file_gives_the_defaults),
           cmocka_unit_test(values_refer_to_each_other_in_any_order),
           cmocka_unit_test(every_problem_has_a_position_and_says_what_is_expected),

@@ -47,6 +47,63 @@ static void patterns_match_as_in_a_shell(void **state)
     }
 }
 
+static void brackets_of_a_next_hop_stand_for_themselves(void **state)
+{
+    static const struct {
+        const char *pattern, *text;
+        bool want;
+    } cases[] = {
+        {"[192.0.2.7]:25", "[192.0.2.7]:25", true},
+        {"[192.0.2.7]:25", "1:25", false},
+        {"[192.0.2.7]", "[192.0.2.7]", true},
+        {"[ipv6:2001:db8::1]:25", "[ipv6:2001:db8::1]:25", true},
+        {"[::1]", "[::1]", true},
+        {"[localhost]", "[localhost]", true},
+        {"[localhost]:25", "[localhost]:25", true},
+        {"[localhost]:25", "l:25", false},
+        {"[192.0.2.*]:*", "[192.0.2.9]:587", true},
+        {"[192.0.2.*]:*", "[192.0.3.9]:587", false},
+        {"[192.0.2.7]*", "[192.0.2.7]:587", true},
+        {"[mx?.example.com]:{25,587}", "[mx1.example.com]:587", true},
+        {"\\[192.0.2.7\\]:25", "[192.0.2.7]:25", true},
+        {"[a-m]*", "example.com", true}, /* a set: no dot, and something else follows */
+        {"[a-m]*", "[a-m]:25", false},
+        {"[!a.]*", "example.com", true},
+        {"[^a]:25", "b:25", true},
+        {"*[12].example", "mx2.example", true},
+        {"[]]x", "]x", true},
+        {"[192.0.2.7", "[192.0.2.7", false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        assert_int_equal(nexthop_match(slice_string(cases[i].pattern), slice_string(cases[i].text)),
+                         cases[i].want);
+    }
+}
+
+static void each_next_hop_has_a_pattern_of_its_own(void **state)
+{
+    static const char *const odd[] = {
+        "example.com", "[192.0.2.7]:25", "[ipv6:::1]:25", "[localhost]", "[a]b", "a[bc]d",
+        "[^a]:25",     "[!x.y]",         "a{b,c}",        "{a}",         "a\\b", "]",
+        "[",           "unix:/run/a[1]", "a,b",           "[a.b",        "[]",   "[.]",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(odd); i++) {
+        struct buf pattern;
+
+        buf_init(&pattern, 100);
+        nexthop_put_pattern(&pattern, slice_string(odd[i]));
+        assert_null(nexthop_pattern_error(buf_slice(&pattern)));
+        for (size_t j = 0; j < COUNT(odd); j++) {
+            assert_int_equal(nexthop_match(buf_slice(&pattern), slice_string(odd[j])), i == j);
+        }
+        buf_fini(&pattern);
+    }
+}
+
 static void a_pattern_of_stars_costs_no_exponential_time(void **state)
 {
     char pattern[200], text[2000];
@@ -137,7 +194,9 @@ static void domains_match_exactly_below_or_by_pattern(void **state)
     }
 }
 
-UNIT_MAIN(cmocka_unit_test(patterns_match_as_in_a_shell),
+UNIT_MAIN(cmocka_unit_test(brackets_of_a_next_hop_stand_for_themselves),
+          cmocka_unit_test(each_next_hop_has_a_pattern_of_its_own),
+          cmocka_unit_test(patterns_match_as_in_a_shell),
           cmocka_unit_test(a_pattern_of_stars_costs_no_exponential_time),
           cmocka_unit_test(networks_match_by_their_bits),
           cmocka_unit_test(a_mapped_client_address_is_an_ipv4_address),

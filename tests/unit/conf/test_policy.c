@@ -244,7 +244,52 @@ static void destinations_of_a_clause_share_its_ring(void **state)
     conf_free(c);
 }
 
-UNIT_MAIN(cmocka_unit_test(destinations_of_a_clause_share_its_ring),
+/* What --as-config prints of limits, read back: each clause holds for its destination and for no
+ * other. */
+static void the_clause_of_a_destination_matches_it_alone(void **state)
+{
+    static const char *const odd[] = {
+        "smtp/example.com",
+        "smtp/[192.0.2.7]:25",
+        "smtp/[IPv6:2001:DB8::1]:25",
+        "smtp/[localhost]",
+        "smtp/[mx.a.example]",
+        "[192.0.2.9]:587",
+        "unix:/run/a[1]/b{c,d}e",
+        "B.example",
+        "smtp/a[bc].example",
+        "smtp/a{b,c}",
+        "smtp/a\\.example",
+        "slow/x/y[1].z",
+        "smtp/[a.example",
+        "lmtp/unix:/run/#x=y",
+    };
+    struct buf text;
+
+    (void)state;
+    buf_init(&text, 10000);
+    for (size_t i = 0; i < COUNT(odd); i++) {
+        clause_put_pattern(&text, slice_string(odd[i]));
+        assert_true(buf_addf(&text, " maxthr=%zu\n", i + 1));
+    }
+    assert_true(buf_add_string(&text, "slow/* agent=pipe command=x\n"));
+    struct conf *c = load(buf_cstr(&text));
+    for (size_t i = 0; i < COUNT(odd); i++) {
+        struct slice host = slice_string(odd[i]), transport = SLICE("smtp");
+
+        if (!slice_starts(host, SLICE("unix:")) && slice_find(host, '/') < host.len) {
+            transport = slice_cut(&host, '/');
+        }
+        struct policy p;
+        policy_for(c, transport, host, &p);
+        assert_int_equal(p.maxthr, i + 1);
+    }
+    conf_free(c);
+    buf_fini(&text);
+}
+
+UNIT_MAIN(cmocka_unit_test(the_clause_of_a_destination_matches_it_alone),
+          cmocka_unit_test(destinations_of_a_clause_share_its_ring),
           cmocka_unit_test(each_value_tells_where_it_stands),
           cmocka_unit_test(personal_mail_has_ten_turns_and_bulk_is_divided_by_default),
           cmocka_unit_test(a_class_has_the_weight_of_the_first_clause_that_matches),

@@ -266,6 +266,70 @@ static void mail_of_a_sender_goes_to_its_own_relayhost(void **state)
     conf_free(c);
 }
 
+/* A warning of a next hop that cannot be used names the setting. */
+static void the_setting_that_names_a_next_hop_is_known(void **state)
+{
+    static const struct {
+        const char *sender, *recipient;
+        enum route_namer namer;
+        const char *name, *file;
+        unsigned line;
+    } cases[] = {
+        {"x@here.example", "a@example.com", ROUTE_BY_TRANSPORT_MAPS, "transport_maps",
+         DATA_DIR "/transport", 4},
+        {"x@shop.example", "x@a.example", ROUTE_BY_SENDER_MAPS, "sender_dependent_relayhost_maps",
+         DATA_DIR "/senders", 3},
+        {"x@nobody.example", "x@a.example", ROUTE_BY_RELAYHOST, "relayhost", "test", 4},
+        {"x@nobody.example", "x@relayed.example", ROUTE_BY_TRANSPORT, "relay_transport", "test", 5},
+        {"x@nobody.example", "x@localhost", ROUTE_BY_RECIPIENT, NULL, NULL, 0},
+    };
+    struct conf *c = load("sender_dependent_relayhost_maps = senders\n"
+                          "transport_maps = transport\n"
+                          "relay_domains = relayed.example\n"
+                          "relayhost = [all.example]\n"
+                          "relay_transport = relay:[in.example]:2525\n"
+                          "local_domains = localhost\nslow/* agent=smtp\n");
+    struct route r;
+    struct route_origin origin;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        route_explain(c, slice_string(cases[i].sender), slice_string(cases[i].recipient), &r,
+                      &origin);
+        assert_int_equal(origin.namer, cases[i].namer);
+        if (cases[i].name != NULL) {
+            assert_string_equal(origin.name, cases[i].name);
+            assert_string_equal(origin.file, cases[i].file);
+            assert_int_equal(origin.line, cases[i].line);
+        }
+    }
+    conf_free(c);
+}
+
+static void a_next_hop_is_the_recipients_when_it_is_its_domain(void **state)
+{
+    static const struct {
+        const char *nexthop, *recipient;
+        bool want;
+    } cases[] = {
+        {"a.example", "x@A.Example", true},
+        {"a.example:2525", "x@a.example", true},
+        {"[192.0.2.1]", "x@[192.0.2.1]", true},
+        {"[a.example]", "x@a.example", false},
+        {"b.example", "x@a.example", false},
+        {"a.example", "x", false},
+        {"", "x", false},
+        {"a.example, b.example", "x@a.example", false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        assert_int_equal(
+            route_is_recipients(slice_string(cases[i].nexthop), slice_string(cases[i].recipient)),
+            cases[i].want);
+    }
+}
+
 static void bad_lines_of_senders_are_named(void **state)
 {
     static const char *const want[] = {
@@ -296,5 +360,7 @@ UNIT_MAIN(cmocka_unit_test(each_recipient_has_a_route),
           cmocka_unit_test(the_tables_of_several_machines_have_the_rings_too),
           cmocka_unit_test(bad_lines_of_a_table_are_named),
           cmocka_unit_test(mail_of_a_sender_goes_to_its_own_relayhost),
+          cmocka_unit_test(the_setting_that_names_a_next_hop_is_known),
+          cmocka_unit_test(a_next_hop_is_the_recipients_when_it_is_its_domain),
           cmocka_unit_test(bad_lines_of_senders_are_named),
           cmocka_unit_test(strangers_may_send_to_own_domains_only))

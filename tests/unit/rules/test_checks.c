@@ -268,7 +268,7 @@ static void limits_refuse_and_say_which(void **unused)
           "needs more than 200000 steps]");
     gives(set, "Y: nonsense\r\n\r\n",
           "Y: nonsense\r\n\r\n[451 4.7.1 Message can't be checked, try again later|header_checks "
-          "/h:2: the action needs a mail address with a domain behind it]");
+          "/h:2: the action needs a mail address with a domain after it]");
     buf_init(&message, 2u << 20);
     (void)buf_add_string(&message, "Z: ");
     for (unsigned i = 0; i < CHECKS_FIELD_MAX; i++) {

@@ -134,9 +134,9 @@ static void groups_that_spoil_an_action_are_told(void **unused)
 
     (void)unused;
     match(p, "to: a@b.test", "1: REDIRECT a@b.test");
-    match(p, "to: nonsense", "bad 1: needs a mail address with a domain behind it");
+    match(p, "to: nonsense", "bad 1: needs a mail address with a domain after it");
     match(p, "cc: X: a\r\nX-Evil: b", "2: PREPEND X: a  X-Evil: b");
-    match(p, "cc: x", "bad 2: needs a header field behind it, NAME: VALUE");
+    match(p, "cc: x", "bad 2: needs a header field after it, NAME: VALUE");
     patterns_free(p);
 }
 
@@ -149,19 +149,18 @@ static void a_mistake_is_told_with_its_place(void **unused)
     } cases[] = {
         {"word REJECT\n", 1, 1, "expected /PATTERN/FLAGS ACTION, if /PATTERN/, or endif"},
         {"\n/a REJECT\n", 2, 1, "expected a `/' at the end of the pattern"},
-        {"/a[/ REJECT\n", 1, 4, "the pattern is none: missing terminating ] for character class"},
+        {"/a[/ REJECT\n", 1, 4,
+         "the pattern is invalid: missing terminating ] for character class"},
         {"/a/q REJECT\n", 1, 4,
-         "expected a flag of i, m, s, x, A, E, U or a blank behind the pattern"},
+         "expected a flag of i, m, s, x, A, E, U or a blank after the pattern"},
         {"/a/\n", 1, 4, "`' has no action"},
-        {"/a/ REJECT $1\n", 1, 12, "the pattern has 0 groups, so that $1 stands for nothing"},
-        {"/a/ REJECT 5 $\n", 1, 14, "expected the number of a group behind `$'; $$ is a dollar"},
-        {"!/(a)/ REJECT $1\n", 1, 15,
-         "the groups of a pattern that is not found stand for "
-         "nothing"},
-        {"endif\n", 1, 1, "there is no `if' that this endif is of"},
-        {"if /a/\n/b/ REJECT\n", 1, 1, "there is no endif for this `if'"},
-        {"if /a/ REJECT\n", 1, 8, "expected nothing behind the pattern of an `if'"},
-        {"/\\C/ REJECT\n/a/ FILTER\n", 2, 5, "`FILTER' needs a TRANSPORT:NEXTHOP behind it"},
+        {"/a/ REJECT $1\n", 1, 12, "the pattern has 0 groups, there is no $1"},
+        {"/a/ REJECT 5 $\n", 1, 14, "expected the number of a group after `$'; $$ is a dollar"},
+        {"!/(a)/ REJECT $1\n", 1, 15, "a negated pattern has no groups"},
+        {"endif\n", 1, 1, "endif without `if'"},
+        {"if /a/\n/b/ REJECT\n", 1, 1, "expected an endif for this `if'"},
+        {"if /a/ REJECT\n", 1, 8, "expected nothing after the pattern of an `if'"},
+        {"/\\C/ REJECT\n/a/ FILTER\n", 2, 5, "`FILTER' needs a TRANSPORT:NEXTHOP after it"},
     };
 
     (void)unused;

@@ -123,24 +123,28 @@ static void what_is_wrong_is_told_with_its_place(void **unused)
     } cases[] = {
         {"sender_access = f", "a@b\n", "/d/f:1:4: error: `a@b' has no action\n"},
         {"sender_access = f", "# x\na@b   REJCT\n",
-         "/d/f:2:7: error: `a@b' has an action that is none of OK, DUNNO, REJECT, DEFER, 4NN, 5NN, "
-         "HOLD, DISCARD, WARN, INFO, PREPEND, REDIRECT, BCC, FILTER\n"},
+         "/d/f:2:7: error: `a@b' has an unknown action; expected OK, DUNNO, REJECT, DEFER, 4NN, "
+         "5NN, "
+         "HOLD, DISCARD, WARN, INFO, PREPEND, REDIRECT, BCC or FILTER\n"},
         {"sender_access = f", "10.0.0.0/8 OK\n*.test OK\n",
-         "/d/f:1:1: error: `10.0.0.0/8' is a network: that is for client_access\n"
-         "/d/f:2:1: error: `*.test' is no address, domain, .domain or user@\n"},
+         "/d/f:1:1: error: `10.0.0.0/8' is a network; expected an address or domain "
+         "(networks belong in client_access)\n"
+         "/d/f:2:1: error: `*.test' is not an address, domain, .domain or user@\n"},
         {"client_access = f", "mail.test OK\n10.0.0.1/8 OK\n",
-         "/d/f:1:1: error: `mail.test' is no address or network without bits behind its mask; "
+         "/d/f:1:1: error: `mail.test' is not an address, or a network without bits after its "
+         "mask; "
          "clients are known by address alone\n"
-         "/d/f:2:1: error: `10.0.0.1/8' is no address or network without bits behind its mask; "
+         "/d/f:2:1: error: `10.0.0.1/8' is not an address, or a network without bits after its "
+         "mask; "
          "clients are known by address alone\n"},
         {"recipient_access = f", "a@b FILTER nosuch:x\nc@d FILTER\ne@f REDIRECT x\n",
          "/d/f:1:5: error: `a@b' names a transport that nothing declares\n"
-         "/d/f:2:5: error: `c@d' needs a TRANSPORT:NEXTHOP behind it\n"
-         "/d/f:3:5: error: `e@f' needs a mail address with a domain behind it\n"},
+         "/d/f:2:5: error: `c@d' needs a TRANSPORT:NEXTHOP after it\n"
+         "/d/f:3:5: error: `e@f' needs a mail address with a domain after it\n"},
         {"sender_bcc_maps = f", "a@b c@d e@f\n",
-         "/d/f:1:5: error: `a@b' needs one mail address with a domain behind it\n"},
+         "/d/f:1:5: error: `a@b' needs one mail address with a domain after it\n"},
         {"header_checks = f", "/x/ REJECT\n/(/ REJECT\n",
-         "/d/f:2:3: error: the pattern is none: missing closing parenthesis\n"},
+         "/d/f:2:3: error: the pattern is invalid: missing closing parenthesis\n"},
         {"header_checks = nosuch", "",
          "c:1:17: error: header_checks: nosuch: No such file or directory\n"},
     };

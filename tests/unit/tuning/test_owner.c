@@ -163,57 +163,166 @@ static void a_back_off_is_spread_by_the_configured_jitter(void **state)
 
 /* One turn of an owner that has so many new and deferred messages and free places; what it took,
  * "n" or "d" each. */
-static enum owner_feed_end turn(struct owner_feed *f, unsigned *new, unsigned *deferred,
-                                unsigned places, char took[OWNER_FEED_MAX + 1])
+static enum owner_feed_end turn(struct owner_feed *f, struct sched *s, bool new_first,
+                                unsigned *new, unsigned *deferred, unsigned places,
+                                char took[OWNER_FEED_MAX + 1])
 {
     size_t len = 0;
 
     owner_feed_begin(f);
     while (owner_feed_goes_on(f, places > 0)) {
-        unsigned *from = f->deferred ? deferred : new;
+        unsigned *from = f->turns.deferred ? deferred : new;
         bool found = *from > 0;
 
         if (found) {
-            took[len++] = f->deferred ? 'd' : 'n';
+            took[len++] = f->turns.deferred ? 'd' : 'n';
             places--;
             --*from;
         }
         owner_feed_took(f, found);
     }
     took[len] = '\0';
-    return owner_feed_end(f, places > 0);
+    return owner_feed_end(f, s, places > 0, new_first);
 }
 
-static void new_and_deferred_mail_come_in_turn(void **state)
+static void new_and_deferred_mail_enter_alternately(void **state)
 {
-    struct owner_feed f = {.deferred = false};
+    struct sched *s = with_a_full_share();
+    struct owner_feed f = {.full = false};
     unsigned new = 3, deferred = 5;
     char took[OWNER_FEED_MAX + 1];
 
     (void)state;
-    assert_int_equal(turn(&f, &new, &deferred, 4, took), OWNER_FEED_FULL);
+    assert_int_equal(turn(&f, s, false, &new, &deferred, 4, took), OWNER_FEED_FULL);
     assert_string_equal(took, "ndnd");
-    new = 2;
-    assert_int_equal(turn(&f, &new, &deferred, 1, took), OWNER_FEED_FULL);
-    assert_string_equal(took, "n"); /* the free place goes to new mail */
-    assert_int_equal(turn(&f, &new, &deferred, 1, took), OWNER_FEED_FULL);
-    assert_string_equal(took, "n");
-    assert_int_equal(turn(&f, &new, &deferred, 10, took), OWNER_FEED_EMPTY);
-    assert_string_equal(took, "ddd");
-    assert_int_equal(turn(&f, &new, &deferred, 10, took), OWNER_FEED_EMPTY);
+    new = 4;
+    for (int i = 0; i < 3; i++) { /* one place at a time */
+        assert_int_equal(turn(&f, s, false, &new, &deferred, 0, took), OWNER_FEED_FULL);
+        assert_int_equal(turn(&f, s, false, &new, &deferred, 1, took), OWNER_FEED_FULL);
+        assert_string_equal(took, i % 2 == 0 ? "n" : "d");
+    }
+    assert_int_equal(turn(&f, s, false, &new, &deferred, 10, took), OWNER_FEED_EMPTY);
+    assert_string_equal(took, "dndn");
+    assert_int_equal(turn(&f, s, false, &new, &deferred, 10, took), OWNER_FEED_EMPTY);
     assert_string_equal(took, "");
-    assert_int_equal(turn(&f, &new, &deferred, 0, took), OWNER_FEED_FULL); /* not known */
+    assert_int_equal(turn(&f, s, false, &new, &deferred, 0, took), OWNER_FEED_FULL); /* not known */
+    sched_free(s);
+}
+
+/* As in Postfix's queue manager. */
+static void where_new_mail_is_first_it_gets_each_place_of_a_full_queue(void **state)
+{
+    struct sched *s = with_a_full_share();
+    struct owner_feed f = {.full = false};
+    unsigned new = 5, deferred = 5;
+    char took[OWNER_FEED_MAX + 1];
+
+    (void)state;
+    assert_int_equal(turn(&f, s, true, &new, &deferred, 3, took), OWNER_FEED_FULL);
+    assert_string_equal(took, "ndn");
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(turn(&f, s, true, &new, &deferred, 1, took), OWNER_FEED_FULL);
+        assert_string_equal(took, "n");
+    }
+    assert_int_equal(turn(&f, s, true, &new, &deferred, 10, took), OWNER_FEED_EMPTY);
+    assert_string_equal(took, "dddd");
+    sched_free(s);
+}
+
+/* A message that comes while places are scarce takes one in the turn of new mail only. */
+static void mail_that_comes_takes_turns_with_deferred_mail(void **state)
+{
+    struct sched *s = with_a_full_share();
+    struct owner_feed f = {.full = false};
+    unsigned new = 0, deferred = 5;
+    char took[OWNER_FEED_MAX + 1];
+
+    (void)state;
+    assert_true(owner_feed_lets_in(&f));
+    owner_feed_let_in(&f);
+    assert_true(owner_feed_lets_in(&f)); /* there is room for all */
+    assert_int_equal(turn(&f, s, false, &new, &deferred, 1, took), OWNER_FEED_FULL);
+    assert_string_equal(took, "d");
+    assert_true(owner_feed_lets_in(&f));
+    owner_feed_let_in(&f);
+    assert_false(owner_feed_lets_in(&f));
+    assert_int_equal(turn(&f, s, false, &new, &deferred, 1, took), OWNER_FEED_FULL);
+    assert_string_equal(took, "d");
+    assert_true(owner_feed_lets_in(&f));
+    assert_int_equal(turn(&f, s, false, &new, &deferred, 9, took), OWNER_FEED_EMPTY);
+    assert_true(owner_feed_lets_in(&f));
+    sched_free(s);
+}
+
+/* While mail waits for places, those for parked mail alternate with them. */
+static void parked_mail_gets_every_other_place_of_a_full_queue(void **state)
+{
+    const struct sched_limits limits = {
+        .message_active_limit = 10, .message_recipient_limit = 10, .message_recipient_minimum = 1};
+    struct mono now = {.us = S};
+    struct sched *s = sched_new(&limits);
+    struct owner_feed f = {.full = false};
+    struct sched_action a;
+    const struct sched_transport_policy policy = {.window = {.initial = 1, .max = 1}};
+
+    (void)state;
+    (void)sched_transport(s, now, "smtp", &policy);
+    owner_feed_begin(&f);
+    assert_int_equal(owner_feed_end(&f, s, false, false), OWNER_FEED_FULL);
+    sched_parked(s, now, 0, SLICE("a"), SLICE(""));
+    assert_int_equal(sched_next(s, now, &a), SCHED_ADMIT);
+    assert_int_equal(a.max, 1); /* of 10 */
+    assert_false(a.deferred_first);
+    sched_open(s, now, (struct sched_msg){1}, 1, false);
+    sched_admitted(s, now, 0, SLICE("a"), SLICE(""), 1, true);
+    assert_int_equal(sched_next(s, now, &a), SCHED_READ);
+    sched_recipients(s, now, a.msg, &(struct sched_rcpt){1, 0, SLICE("a")}, 1, 0, true);
+    assert_int_equal(sched_next(s, now, &a), SCHED_DELIVER);
+    assert_int_equal(sched_next(s, now, &a), SCHED_NONE); /* until another has entered: */
+    owner_feed_opened(&f, s);
+    assert_int_equal(sched_next(s, now, &a), SCHED_ADMIT);
+    assert_int_equal(a.max, 1);
+    assert_true(a.deferred_first);
+    sched_admitted(s, now, 0, SLICE("a"), SLICE(""), 0, false); /* the place is for others */
+    sched_parked(s, now, 0, SLICE("b"), SLICE(""));
+    assert_int_equal(sched_next(s, now, &a), SCHED_ADMIT);
+    assert_int_equal(a.max, 1);
+    sched_admitted(s, now, 0, SLICE("b"), SLICE(""), 0, false);
+    owner_feed_begin(&f);
+    owner_feed_took(&f, false);
+    owner_feed_took(&f, false);
+    assert_int_equal(owner_feed_end(&f, s, true, false), OWNER_FEED_EMPTY);
+    sched_parked(s, now, 0, SLICE("c"), SLICE(""));
+    assert_int_equal(sched_next(s, now, &a), SCHED_ADMIT);
+    assert_int_equal(a.max, 9);
+    sched_free(s);
+}
+
+static void mail_for_a_dead_destination_is_not_parked_as_new(void **state)
+{
+    struct mono now = {.us = S};
+    struct sched *s = with_a_full_share();
+
+    (void)state;
+    assert_true(owner_parks_as_new(s, 0, SLICE("a"), true));
+    assert_true(owner_parks_as_new(s, 0, SLICE("unknown"), true));
+    assert_false(owner_parks_as_new(s, 0, SLICE("a"), false));
+    sched_postpone(s, now, 0, SLICE("a"), mono_after(now, S), SLICE("dead"));
+    assert_false(owner_parks_as_new(s, 0, SLICE("a"), true));
+    sched_free(s);
 }
 
 static void a_turn_takes_no_more_than_its_limit(void **state)
 {
-    struct owner_feed f = {.deferred = false};
+    struct sched *s = with_a_full_share();
+    struct owner_feed f = {.full = false};
     unsigned new = 1000, deferred = 0;
     char took[OWNER_FEED_MAX + 1];
 
     (void)state;
-    assert_int_equal(turn(&f, &new, &deferred, 2000, took), OWNER_FEED_MORE);
+    assert_int_equal(turn(&f, s, false, &new, &deferred, 2000, took), OWNER_FEED_MORE);
     assert_int_equal(new, 1000 - OWNER_FEED_MAX);
+    sched_free(s);
 }
 
 UNIT_MAIN(cmocka_unit_test(recipients_of_one_destination_are_told_from_others),
@@ -221,5 +330,9 @@ UNIT_MAIN(cmocka_unit_test(recipients_of_one_destination_are_told_from_others),
           cmocka_unit_test(a_message_for_a_full_share_is_parked),
           cmocka_unit_test(a_parked_message_is_looked_at_in_time),
           cmocka_unit_test(a_back_off_is_spread_by_the_configured_jitter),
-          cmocka_unit_test(new_and_deferred_mail_come_in_turn),
+          cmocka_unit_test(new_and_deferred_mail_enter_alternately),
+          cmocka_unit_test(where_new_mail_is_first_it_gets_each_place_of_a_full_queue),
+          cmocka_unit_test(mail_that_comes_takes_turns_with_deferred_mail),
+          cmocka_unit_test(parked_mail_gets_every_other_place_of_a_full_queue),
+          cmocka_unit_test(mail_for_a_dead_destination_is_not_parked_as_new),
           cmocka_unit_test(a_turn_takes_no_more_than_its_limit))
