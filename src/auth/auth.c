@@ -1,6 +1,7 @@
 #include "auth.h"
 
 #include <event2/event.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/queue.h>
@@ -18,16 +19,19 @@
 #include "token_list.h"
 #include "verifier_list.h"
 
+/* Maximum length of the text that a user's stamp is computed from. */
+#define STAMPED_MAX (NAME_LINES_SENDERS_MAX + PATH_MAX)
 #define NONCE_BYTES 16 /* printed as twice as many characters */
-/* Of so many turns those of a rank have all but one while those below it have messages, too. */
+/* Number of turns of which a rank gets all but one while lower ranks have messages, too. */
 #define RANK_TURNS 4u
 
 _Static_assert(WIRE_LOGIN_MAX == SASL_MESSAGE_MAX && WIRE_USER_MAX == SASL_USER_MAX, "as long");
 _Static_assert(WIRE_SENDERS_MAX == NAME_LINES_SENDERS_MAX, "as long");
+_Static_assert(WIRE_AUTH_KEY_SIZE == VERIFIER_MAKE_UP_KEY, "as long");
 
-/* What is known of a client (guesses.h), the best last. */
+/* Rank of a client by its history (guesses.h), the best last. */
 enum line_rank {
-    LINE_GUESSES, /* it has failed, or had a turn in this line, which may fail */
+    LINE_GUESSES, /* a login failed, or a message had a turn in this line, which may fail */
     LINE_NEW,
     LINE_KNOWN,
     LINE_RANKS,
@@ -43,21 +47,21 @@ struct line {
 };
 
 enum login_state {
-    LOGIN_IDLE,    /* the client is to send its next message */
-    LOGIN_WAITS,   /* its message is in its client's line */
-    LOGIN_ASKED,   /* Dovecot has it */
+    LOGIN_IDLE,    /* the client must send its next message */
+    LOGIN_WAITS,   /* the message is in its client's line */
+    LOGIN_ASKED,   /* Dovecot has the message */
     LOGIN_ANSWERS, /* the answer is held back */
 };
 
-/* What is kept of a login that Dovecot judges. */
+/* State of a login that Dovecot checks. */
 struct dovecot_login {
-    uint32_t id; /* dovecot_link.h; 0: it is not under way there */
+    uint32_t id; /* id in dovecot_link.h; 0: no request there */
     char *remote, *local;
-    char *user, *class_name, *senders; /* once it is over; NULL: not known */
+    char *user, *class_name, *senders; /* known when the login is over; else NULL */
 };
 
 struct login {
-    UT_hash_handle hh; /* in its link, by id */
+    UT_hash_handle hh; /* node in link.logins, by id */
     TAILQ_ENTRY(login) next;
     struct link *link;
     uint64_t id;
@@ -66,15 +70,17 @@ struct login {
     bool first; /* the message that waits is the first */
     bool has_message;
     bool is_token;
-    char token[TOKEN_NAME_MAX + 1]; /* whose it is, once that is known */
+    char token[TOKEN_NAME_MAX + 1]; /* name of the token, once checked */
     struct buf message;
     struct sasl_server sasl;
-    struct dovecot_login *elsewhere; /* where Dovecot judges it, and not `sasl` */
+    uint64_t stamp;                  /* stamp of the user that `sasl` has found */
+    struct dovecot_login *elsewhere; /* state of a login that Dovecot checks instead of `sasl`; else
+                                      * NULL */
     enum wire_auth_result result;    /* in LOGIN_ANSWERS; the challenge is in `message` */
     struct event *timer;
 };
 
-/* A receive process. */
+/* Connection to a receive process. */
 struct link {
     LIST_ENTRY(link) next;
     struct auth *auth;
@@ -86,9 +92,10 @@ struct auth {
     struct role *role;
     struct verifier_list *users;
     struct dovecot_link *dovecot; /* NULL: `users` has all users */
-    char *dovecot_path;           /* of that */
+    char *dovecot_path;           /* socket of Dovecot */
     struct token_list *tokens;
-    uint8_t made_up[VERIFIER_MAKE_UP_KEY];
+    uint8_t key[WIRE_AUTH_KEY_SIZE]; /* from the parent if it has one (WIRE_AUTH_KEY), so that it
+                                      * outlives this process */
     struct guesses *guesses;
     LIST_HEAD(, link) links;
     struct line *lines; /* hash by client */
@@ -96,7 +103,7 @@ struct auth {
     unsigned turn; /* 0..RANK_TURNS * RANK_TURNS - 1 */
     struct event *work;
     unsigned logins;
-    unsigned mechanisms; /* offered */
+    unsigned mechanisms; /* mechanisms offered */
 };
 
 /* ---- lines ---------------------------------------------------------------------------------- */
@@ -143,7 +150,8 @@ static void leave_line(struct auth *a, struct login *l)
     }
 }
 
-/* The rank whose turn it is: the best that has messages, but for one turn of RANK_TURNS. */
+/* Returns the rank whose turn it is: the best rank with messages, except in one of RANK_TURNS
+ * turns. */
 static enum line_rank next_rank(struct auth *a)
 {
     enum line_rank rank;
@@ -158,8 +166,8 @@ static enum line_rank next_rank(struct auth *a)
     return rank;
 }
 
-/* The client whose turn it is, with its message; it is the last one then. What a new client sends
- * besides waits as if this were a guess. */
+/* Takes a message of the client whose turn it is, and moves the client to the end. Further messages
+ * of a new client wait as if the first one were a guess. */
 static struct login *take_turn(struct auth *a)
 {
     enum line_rank rank = next_rank(a);
@@ -232,7 +240,33 @@ static struct slice user_of(const struct login *l)
                                 : slice_string(sasl_server_user(&l->sasl));
 }
 
-/* What the user that is accepted, or the token, may do. False: it was removed meanwhile. */
+/* Computes the present stamp of a user's logins: from the user's entry in the list, or, as Dovecot
+ * does not report who may still log in, from Dovecot's socket. Returns false if there is no such
+ * user. Receive processes get the stamp and are exposed to strangers, so the stamp must not help to
+ * guess. */
+static bool stamp_of(const struct auth *a, struct slice user, uint64_t *ret_stamp)
+{
+    const struct verifier *v = a->dovecot != NULL ? NULL : verifier_list_find(a->users, user);
+    struct buf text;
+
+    if (a->dovecot == NULL && v == NULL) {
+        return false;
+    }
+    buf_init(&text, STAMPED_MAX);
+    buf_keep_secret(&text);
+    if (v != NULL) {
+        verifier_put(&text, user, &v->secret, v->line.class_name, v->line.senders);
+    } else {
+        (void)buf_addf(&text, "dovecot %s", a->dovecot_path); /* fits */
+    }
+    CHECK(!text.failed);
+    *ret_stamp = verifier_stamp(a->key, buf_slice(&text));
+    buf_fini(&text);
+    return true;
+}
+
+/* Adds the rights of the accepted user or token. Returns false if it was removed, or differs from
+ * the one against which the login was checked. */
 static bool add_rights(const struct login *l, struct wire_auth_answer *m)
 {
     const struct verifier *v;
@@ -250,10 +284,10 @@ static bool add_rights(const struct login *l, struct wire_auth_answer *m)
     if (l->elsewhere != NULL) {
         m->class_name = or_nothing(l->elsewhere->class_name);
         m->senders = or_nothing(l->elsewhere->senders);
-        return true;
+        return l->link->auth->dovecot != NULL && stamp_of(l->link->auth, m->user, &m->stamp);
     }
     v = verifier_list_find(l->link->auth->users, m->user);
-    if (v == NULL) {
+    if (v == NULL || !stamp_of(l->link->auth, m->user, &m->stamp) || m->stamp != l->stamp) {
         return false;
     }
     m->class_name = v->line.class_name;
@@ -261,7 +295,7 @@ static bool add_rights(const struct login *l, struct wire_auth_answer *m)
     return true;
 }
 
-/* Say what came of the message. Frees the login when it is over. */
+/* Sends the result of the message. Frees the login if it is over. */
 static void answer(struct login *l)
 {
     struct wire_auth_answer m = {.login = l->id, .result = l->result, .user = user_of(l)};
@@ -331,7 +365,7 @@ static enum wire_auth_result judge(struct login *l, struct buf *ret_challenge)
     return WIRE_AUTH_MALFORMED;
 }
 
-/* `result` is known: now, or when the client has waited for what it has guessed. */
+/* Sends `result` at once, or after the client's wait for failed guesses. */
 static void decided(struct auth *a, struct login *l)
 {
     bool failed = l->result == WIRE_AUTH_REFUSED || l->result == WIRE_AUTH_MALFORMED;
@@ -380,7 +414,7 @@ static void ask_dovecot(struct auth *a, struct login *l)
     buf_wipe(&l->message);
 }
 
-/* A message whose turn it is. */
+/* Processes a message whose turn it is. */
 static void work_on(struct auth *a, struct login *l)
 {
     struct buf challenge;
@@ -458,7 +492,7 @@ static void on_dovecot(void *arg, const struct dovecot_event *event)
     decided(a, l);
 }
 
-/* What clients are offered: to all receive processes. */
+/* Sends the mechanisms offered to all receive processes. */
 static void tell_mechanisms(struct auth *a)
 {
     unsigned mechanisms = a->mechanisms;
@@ -478,7 +512,7 @@ static void on_mechanisms(void *arg, unsigned mechanisms)
     tell_mechanisms(a);
 }
 
-/* As auth_dovecot says. */
+/* Uses Dovecot or the list of users, as configured by auth_dovecot. */
 static void choose_backend(struct auth *a)
 {
     const char *path = a->role->conf->auth_dovecot;
@@ -502,6 +536,12 @@ static bool auth_parent_frame(struct role *role, const struct frame *frame)
 {
     struct auth *a = role->state;
     struct wire_auth_connected m;
+    struct wire_auth_key key;
+
+    if (frame->type == WIRE_AUTH_KEY && wire_get_auth_key(frame->body, &key)) {
+        memcpy(a->key, key.bytes.ptr, sizeof a->key);
+        return true;
+    }
 
     if (frame->type != WIRE_AUTH_CONNECTED || !wire_get_auth_connected(frame->body, &m)) {
         return false;
@@ -518,14 +558,15 @@ static bool auth_parent_frame(struct role *role, const struct frame *frame)
 
 static bool find_user(void *arg, struct slice user, struct scram_secret *ret_secret)
 {
-    const struct auth *a = arg;
+    struct login *l = arg;
+    const struct auth *a = l->link->auth;
     const struct verifier *v = verifier_list_find(a->users, user);
 
-    if (v != NULL) {
+    if (v != NULL && stamp_of(a, user, &l->stamp)) {
         *ret_secret = v->secret;
         return true;
     }
-    verifier_make_up(a->users, a->made_up, user, ret_secret);
+    verifier_make_up(a->users, a->key, user, ret_secret);
     return false;
 }
 
@@ -541,7 +582,7 @@ static struct login *login_new(struct link *link, const struct wire_auth *m)
     buf_init(&l->message, AUTH_MESSAGE_MAX);
     l->is_token = m->mechanism == WIRE_AUTH_TOKEN;
     sasl_server_init(&l->sasl, l->is_token ? SASL_PLAIN : (enum sasl_mechanism)m->mechanism,
-                     slice_of(nonce, sizeof nonce), find_user, link->auth);
+                     slice_of(nonce, sizeof nonce), find_user, l);
     if (link->auth->dovecot != NULL && !l->is_token) {
         l->elsewhere = mem_new(sizeof *l->elsewhere);
         l->elsewhere->remote = copy(m->client);
@@ -560,7 +601,7 @@ static struct login *find_login(struct link *link, uint64_t id)
     return l;
 }
 
-/* A token comes at once and alone. */
+/* Is the message valid? A token has a single message, sent at once. */
 static bool is_wellformed(const struct wire_auth *m)
 {
     uint32_t mechanism = m->mechanism;
@@ -572,7 +613,7 @@ static bool is_wellformed(const struct wire_auth *m)
            (mechanism & (mechanism - 1)) == 0;
 }
 
-/* False for what receive must not say. */
+/* Returns false for a frame that receive must not send. */
 static bool take_message(struct link *link, struct slice body)
 {
     struct auth *a = link->auth;
@@ -615,8 +656,23 @@ static bool take_end(struct link *link, struct slice body)
         return false;
     }
     l = find_login(link, id);
-    if (l != NULL) { /* else the answer is on its way */
+    if (l != NULL) { /* else the answer was already sent */
         login_free(l);
+    }
+    return true;
+}
+
+/* Checks whether a login is still valid after the list was read again. */
+static bool take_check(struct link *link, struct slice body)
+{
+    struct wire_auth_check m;
+    uint64_t stamp;
+
+    if (!wire_get_auth_check(body, &m)) {
+        return false;
+    }
+    if (!stamp_of(link->auth, m.user, &stamp) || stamp != m.stamp) {
+        wire_put_number(link->channel, WIRE_AUTH_OVER, m.login);
     }
     return true;
 }
@@ -637,7 +693,7 @@ static void link_free(struct link *link)
 static bool take_frame(struct link *link, const struct frame *frame)
 {
     if (frame->fd >= 0) {
-        (void)close(frame->fd); /* no frame to us has one */
+        (void)close(frame->fd); /* no frame to this process has one */
         return false;
     }
     switch (frame->type) {
@@ -645,6 +701,8 @@ static bool take_frame(struct link *link, const struct frame *frame)
         return take_message(link, frame->body);
     case WIRE_AUTH_END:
         return take_end(link, frame->body);
+    case WIRE_AUTH_CHECK:
+        return take_check(link, frame->body);
     default:
         return false;
     }
@@ -675,7 +733,7 @@ static struct slice file_of(const struct auth *a, const char *path)
     return path[0] == '\0' ? slice_of(NULL, 0) : role_file(a->role, slice_string(path));
 }
 
-/* The parent has read the lists before it sent them: what is wrong with them was told. */
+/* The parent has read the lists before it sent them, and has logged their errors. */
 static void read_users(struct auth *a)
 {
     const char *path = a->role->conf->auth_users;
@@ -720,11 +778,11 @@ static int auth_start(struct role *role)
     for (size_t i = 0; i < LINE_RANKS; i++) {
         TAILQ_INIT(&a->turns[i]);
     }
-    entropy_fill(a->made_up, sizeof a->made_up);
+    entropy_fill(a->key, sizeof a->key);
     a->guesses = guesses_new();
     a->work = evtimer_new(role->base, on_work, a);
     CHECK(a->work != NULL);
-    a->users = verifier_list_new(slice_of(NULL, 0), NULL); /* an empty one has no errors */
+    a->users = verifier_list_new(slice_of(NULL, 0), NULL); /* an empty list has no errors */
     a->tokens = token_list_new(slice_of(NULL, 0), NULL);
     read_users(a);
     read_tokens(a);
@@ -738,7 +796,7 @@ static void auth_peer(struct role *role, const struct wire_peer *peer, int fd)
     struct link *link;
 
     if (peer->role != ROLE_RECEIVE) {
-        (void)close(fd); /* not a neighbour of ours */
+        (void)close(fd); /* no other role connects here */
         return;
     }
     link = mem_new(sizeof *link);
@@ -755,6 +813,7 @@ static void auth_reload(struct role *role, const struct conf *old)
     read_users(role->state);
     read_tokens(role->state);
     choose_backend(role->state);
+    tell_mechanisms(role->state); /* makes receive check its logins */
 }
 
 static void auth_clock_moved(struct role *role)
@@ -766,7 +825,7 @@ static void auth_clock_moved(struct role *role)
     }
 }
 
-/* Those who ask have stopped before. */
+/* The clients of this role have already stopped. */
 static void auth_stop(struct role *role)
 {
     role_exit(role, 0);

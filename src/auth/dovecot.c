@@ -8,11 +8,11 @@
 #include "name_lines.h"
 
 #define ESCAPE '\001'
-/* Several lines may have come, and one may be incomplete. */
+/* Room for several lines, the last one incomplete. */
 #define INPUT_MAX (8u * DOVECOT_LINE_MAX)
-/* Requests that the server has not read yet: those of many logins. */
+/* Room for requests of many logins that the server has not read yet. */
 #define OUTPUT_MAX (256u << 20)
-/* Base64 of the longest message, with the line around it. */
+/* Room for the base64 of the longest message, and its line. */
 #define SCRATCH_MAX (2u * DOVECOT_LINE_MAX)
 
 _Static_assert(SASL_MESSAGE_MAX / 3 * 4 + 1000 < DOVECOT_LINE_MAX, "a request is one line");
@@ -52,7 +52,7 @@ static void fail(struct dovecot *d, const char *why)
 
 /* ---- fields --------------------------------------------------------------------------------- */
 
-/* The next field of a line; false behind the last. */
+/* Cuts the next field of a line; returns false after the last. */
 static bool next_field(struct slice *rest, struct slice *ret_field)
 {
     if (rest->ptr == NULL) {
@@ -62,7 +62,7 @@ static bool next_field(struct slice *rest, struct slice *ret_field)
     return true;
 }
 
-/* Is it the field `name`, with a value or without? *ret_value is empty without. */
+/* Is this the field `name`, with a value or without? *ret_value is empty without. */
 static bool is_field(struct slice field, const char *name, struct slice *ret_value)
 {
     size_t len = strlen(name);
@@ -86,8 +86,8 @@ static bool take_id(struct slice *rest, uint32_t *ret_id)
     return true;
 }
 
-/* A value as it was before it was escaped. It lies in the scratch, where there is room for all of a
- * line. */
+/* Returns a value without its escapes. The result is in the scratch buffer, which has room for all
+ * of a line. */
 static struct slice unescape(struct dovecot *d, struct slice value)
 {
     size_t begin = buf_len(&d->scratch);
@@ -114,7 +114,7 @@ static struct slice unescape(struct dovecot *d, struct slice value)
     return slice_skip(buf_slice(&d->scratch), begin);
 }
 
-/* A name that can stand in a log and in a header field. */
+/* Is this name safe in a log and in a header field? */
 static bool is_user(struct slice user)
 {
     for (size_t i = 0; i < user.len; i++) {
@@ -143,7 +143,7 @@ static void take_version(struct dovecot *d, struct slice rest)
     }
 }
 
-/* A line of the greeting. True when it is the last. */
+/* Processes a line of the greeting. Returns true if it is the last. */
 static bool take_greeting(struct dovecot *d, struct slice line)
 {
     struct slice rest = line, word = slice_cut(&rest, '\t'), name;
@@ -173,7 +173,7 @@ static bool take_challenge(struct dovecot *d, struct slice rest, struct dovecot_
     if (!take_id(&rest, &e->id)) {
         return false;
     }
-    /* Without a field it is empty: the client is to begin. */
+    /* Without a field the challenge is empty: the client must begin. */
     if (next_field(&rest, &field) && !base64_get(field, &d->scratch)) {
         return false;
     }
@@ -181,7 +181,7 @@ static bool take_challenge(struct dovecot *d, struct slice rest, struct dovecot_
     return true;
 }
 
-/* The fields of OK and FAIL. */
+/* Processes the fields of OK and FAIL. */
 static bool take_end(struct dovecot *d, struct slice rest, struct dovecot_event *e)
 {
     bool accepted = e->type == DOVECOT_ACCEPTED;
@@ -191,7 +191,7 @@ static bool take_end(struct dovecot *d, struct slice rest, struct dovecot_event 
     if (!take_id(&rest, &e->id)) {
         return false;
     }
-    (void)buf_room(&d->scratch, rest.len); /* slices into it stay where they are */
+    (void)buf_room(&d->scratch, rest.len); /* later additions must not move the slices into it */
     while (next_field(&rest, &field)) {
         if (is_field(field, "user", &value)) {
             e->user = unescape(d, value);
@@ -214,7 +214,7 @@ static bool take_end(struct dovecot *d, struct slice rest, struct dovecot_event 
     if (accepted && e->user.len == 0) {
         return false;
     }
-    /* Fewer rights than meant are a nuisance; more would be a hole. */
+    /* Fewer rights than intended are a nuisance; more would be a security hole. */
     if (e->class_name.len > 0 && !class_name_valid(e->class_name)) {
         e->type = DOVECOT_UNAVAILABLE;
         e->why = "Dovecot gives the user a `class' that is none";
@@ -226,7 +226,7 @@ static bool take_end(struct dovecot *d, struct slice rest, struct dovecot_event 
     return true;
 }
 
-/* A line that answers a request. True: an event. */
+/* Processes a line that answers a request. Returns true for an event. */
 static bool take_reply(struct dovecot *d, struct slice line, struct dovecot_event *e)
 {
     struct slice rest = line, word = slice_cut(&rest, '\t');
@@ -241,7 +241,7 @@ static bool take_reply(struct dovecot *d, struct slice line, struct dovecot_even
         e->type = DOVECOT_REFUSED;
         good = take_end(d, rest, e);
     } else {
-        told = false; /* of a later version */
+        told = false; /* a word of a later version */
     }
     if (!good) {
         fail(d, "it sends an answer that cannot be read");
@@ -280,7 +280,7 @@ void dovecot_next(struct dovecot *d, struct dovecot_event *ret_event)
         } else {
             told = take_reply(d, line, ret_event);
         }
-        buf_consume(&d->input, end + 1); /* what was told lies in the scratch */
+        buf_consume(&d->input, end + 1); /* the event's slices point into the scratch buffer */
         if (told) {
             return;
         }
@@ -290,7 +290,7 @@ void dovecot_next(struct dovecot *d, struct dovecot_event *ret_event)
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
-/* An address as a field. It is the text of an address: nothing in it needs an escape. */
+/* Adds an address as a field. The text of an address needs no escapes. */
 static void put_address(struct dovecot *d, const char *name, struct slice address)
 {
     if (address.len > 0 && address.len < 100 && slice_find(address, '\t') == address.len &&
@@ -299,10 +299,11 @@ static void put_address(struct dovecot *d, const char *name, struct slice addres
     }
 }
 
-/* A server that reads nothing while thousands of clients log in is of no use. */
+/* Ends a request. Output overflows only if the server reads nothing while thousands of clients log
+ * in; such a server is given no further requests. */
 static void end_line(struct dovecot *d)
 {
-    (void)buf_add_byte(&d->output, '\n'); /* a failure stays, and is looked at */
+    (void)buf_add_byte(&d->output, '\n'); /* the error is sticky, and checked here */
     if (d->output.failed) {
         fail(d, "it takes no requests");
     }

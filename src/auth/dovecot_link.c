@@ -22,16 +22,18 @@ enum link_state {
     LINK_READY,
 };
 
-/* A login that Dovecot knows, or that waits until it can be told. */
+/* A login that Dovecot has, or that waits for the connection. */
 struct pending {
-    UT_hash_handle hh; /* by id */
+    UT_hash_handle hh; /* node in dovecot_link.pendings, by id */
     TAILQ_ENTRY(pending) next;
     uint32_t id;
     void *login;
-    bool passed_on;              /* Dovecot has had a message of it */
-    bool waits;                  /* for an answer; else Dovecot waits for the client */
-    struct mono since;           /* when it was last asked */
-    struct dovecot_request kept; /* a first one that waits for the connection; owns its bytes */
+    bool passed_on;              /* whether Dovecot got a message of this login */
+    bool waits;                  /* whether it waits for an answer; else Dovecot waits for the
+                                  * client */
+    struct mono since;           /* time of the last request */
+    struct dovecot_request kept; /* first request, while it waits for the connection; owns its
+                                  * bytes */
 };
 
 TAILQ_HEAD(pending_list, pending);
@@ -44,19 +46,19 @@ struct dovecot_link {
     enum link_state state;
     struct streams *streams;
     struct stream *stream; /* from LINK_GREETING on */
-    struct dovecot engine; /* likewise */
+    struct dovecot engine; /* from LINK_GREETING on */
     struct mono asked, heard;
-    unsigned mechanisms; /* known last */
+    unsigned mechanisms; /* mechanisms in the last greeting */
     uint32_t last_id;
     struct pending *pendings;    /* hash by id */
-    struct pending_list waiting; /* for Dovecot, the one asked first comes first */
+    struct pending_list waiting; /* logins that wait for Dovecot, in the order of their requests */
     struct event *timer;         /* for the parent's answer */
-    bool trouble_told;           /* it is logged once, until the connection works again */
+    bool trouble_told;           /* whether trouble was logged since the connection last worked */
 };
 
 static void ask_parent(struct dovecot_link *k);
 
-/* A copy that lasts until the connection is there. */
+/* Returns a copy that lasts until the connection exists. */
 static struct slice copy(struct slice s)
 {
     return s.ptr == NULL ? s : slice_of(mem_copy(s.ptr, s.len), s.len);
@@ -106,7 +108,8 @@ static struct pending *find(struct dovecot_link *k, uint32_t id)
     return p;
 }
 
-/* Tell the owner; for us the login is over unless it is challenged. */
+/* Passes an event to the owner. The login is then forgotten here, unless the event is a
+ * challenge. */
 static void tell(struct dovecot_link *k, struct pending *p, const struct dovecot_event *event)
 {
     void *login = p->login;
@@ -123,7 +126,7 @@ static void tell(struct dovecot_link *k, struct pending *p, const struct dovecot
 
 /* ---- deadlines ------------------------------------------------------------------------------ */
 
-/* When the oldest question, or the greeting, is overdue. */
+/* Returns the time when the oldest request, or the greeting, is overdue. */
 static struct mono deadline(const struct dovecot_link *k)
 {
     const struct pending *first = TAILQ_FIRST(&k->waiting);
@@ -143,7 +146,7 @@ static void set_deadline(struct dovecot_link *k)
 
 /* ---- the connection ------------------------------------------------------------------------- */
 
-/* There is no connection any more, or there will be none: those that wait hear of it. */
+/* Ends the connection, or the wait for one, and all logins that wait. */
 static void lose(struct dovecot_link *k, const char *why)
 {
     struct dovecot_event event = {.type = DOVECOT_UNAVAILABLE, .why = "no connection to Dovecot"};
@@ -166,7 +169,7 @@ static void lose(struct dovecot_link *k, const char *why)
         if (p->waits) {
             tell(k, p, &event);
         } else {
-            pending_free(k, p); /* it is told when it asks again */
+            pending_free(k, p); /* its next dovecot_link_ask returns 0 */
         }
     }
 }
@@ -220,7 +223,7 @@ static void greeted(struct dovecot_link *k)
     flush(k);
 }
 
-/* Do what the engine has read. */
+/* Processes the events of the engine. */
 static void work(struct dovecot_link *k)
 {
     struct dovecot_event event;
@@ -244,15 +247,14 @@ static void work(struct dovecot_link *k)
         case DOVECOT_UNAVAILABLE:
             p = find(k, event.id);
             if (p == NULL) {
-                break; /* its client has given up */
+                break; /* its client has ended it */
             }
             if (!p->waits && (event.type == DOVECOT_ACCEPTED || event.type == DOVECOT_CHALLENGE)) {
                 lose(k, "it answers what was not asked");
                 return;
             }
             if (!p->waits) {
-                pending_free(k,
-                             p); /* Dovecot has waited long enough; told when the client goes on */
+                pending_free(k, p); /* Dovecot's timeout; the next dovecot_link_ask returns 0 */
                 break;
             }
             tell(k, p, &event);
@@ -275,7 +277,7 @@ static void overdue(struct dovecot_link *k)
         tell(k, p, &event);
     }
     flush(k);
-    work(k); /* the engine may have failed by that */
+    work(k); /* a request may have made the engine fail */
 }
 
 static void on_stream(void *arg, struct stream *stream, enum stream_event event)
@@ -332,7 +334,7 @@ void dovecot_link_connected(struct dovecot_link *k, int fd, struct slice why)
 
     if (k->state != LINK_ASKED) {
         if (fd >= 0) {
-            (void)close(fd); /* too late: nothing was said on it */
+            (void)close(fd); /* too late: nothing was sent on it */
         }
         return;
     }
@@ -342,7 +344,7 @@ void dovecot_link_connected(struct dovecot_link *k, int fd, struct slice why)
         lose(k, text);
         return;
     }
-    (void)event_del(k->timer); /* armed when it was asked for */
+    (void)event_del(k->timer); /* armed with the request */
     k->state = LINK_GREETING;
     k->asked = clock_mono();
     dovecot_init(&k->engine, (uint32_t)getpid());
@@ -410,7 +412,7 @@ void dovecot_link_forget(struct dovecot_link *k, uint32_t id)
     set_deadline(k);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- the whole link ------------------------------------------------------------------------- */
 
 struct dovecot_link *dovecot_link_new(struct role *role, dovecot_link_answer *answer,
                                       dovecot_link_mechanisms *changed, void *arg)

@@ -7,7 +7,7 @@
 #include "match.h"
 #include "mem.h"
 
-/* Bytes of an IPv6 address that are a network. */
+/* Bytes of an IPv6 address that name its network. */
 #define NETWORK_BYTES 8
 
 struct guesser {
@@ -21,12 +21,12 @@ struct guesser {
 /* Addresses, users, or known addresses. */
 struct guess_table {
     struct guesser *items;            /* hash by key */
-    TAILQ_HEAD(, guesser) by_recency; /* the one that failed last comes last */
+    TAILQ_HEAD(, guesser) by_recency; /* ordered by last failure, the latest at the end */
 };
 
 struct guesses {
     struct guess_table clients, users;
-    struct guess_table known; /* addresses, with successes in the place of failures */
+    struct guess_table known; /* addresses, with successes in place of failures */
 };
 
 struct guesses *guesses_new(void)

@@ -1,21 +1,21 @@
 /*
- * How long the answers to logins wait, so that guessing passwords is slow.
+ * Delays of the answers to logins, so that guessing passwords is slow.
  *
  * Failures are counted for the address of the client (in IPv6 its network of 64 bits) and for the
- * user. The n-th makes answers wait GUESSES_FIRST_US * 2^(n-1), at most GUESSES_LONGEST_US; after
- * GUESSES_FORGET_US without another all are forgotten.
+ * user. The n-th failure delays answers by GUESSES_FIRST_US * 2^(n-1), at most GUESSES_LONGEST_US.
+ * After GUESSES_FORGET_US without another failure all are forgotten.
  *
- * A refusal waits as long as the failures of address or user demand. All other answers wait for
- * those of the address alone: a client that guesses keeps no user out, and learns no sooner that it
- * has guessed right than that it has not.
+ * A refusal is delayed by the failures of the address or of the user, whichever is longer. All
+ * other answers are delayed only by those of the address. So a client that guesses keeps no user
+ * out, and does not learn sooner that a guess was right than that it was wrong.
  *
- * An address from which a login has succeeded is known, and not forgotten for time; one from which
- * one has failed, and none succeeded, is told from one that was never seen. Where messages wait in
- * line those of known addresses, and of new ones, need not wait for those of thousands that have
- * shown nothing but guesses.
+ * An address from which a login has succeeded is known, and not forgotten with time. An address
+ * from which logins have failed, and none succeeded, differs from a new one. Messages of known
+ * addresses, and of new ones, thus need not wait in line for those of thousands of addresses that
+ * have only guessed.
  *
- * Bounded: GUESSES_MAX addresses, as many users and as many known addresses; the one whose last
- * failure (success) is the longest ago makes room. Without I/O.
+ * Bounded: GUESSES_MAX addresses, as many users and as many known addresses. If there are more, the
+ * one whose last failure (or success) is the oldest is removed. Without I/O.
  */
 #ifndef AUTH_GUESSES_H
 #define AUTH_GUESSES_H
@@ -35,25 +35,25 @@ struct guesses;
 
 struct guesses *guesses_new(void);
 
-/* NULL is fine. */
+/* Frees all; NULL is allowed. */
 void guesses_free(struct guesses *g);
 
-/* What stands for a client: its address as text, of which IPv6 keeps the first 64 bits. */
+/* Returns the key of a client, from its address as text; for IPv6 from its first 64 bits. */
 uint64_t guesses_client(struct slice address);
 
-/* A login has failed. `user` may be empty: it is not known. */
+/* Counts a failed login. `user` may be empty, if not known. */
 void guesses_failed(struct guesses *g, uint64_t client, struct slice user, struct mono now);
 
-/* A login has succeeded. */
+/* Counts a successful login. */
 void guesses_succeeded(struct guesses *g, uint64_t client, struct mono now);
 
-/* Has one from that address? */
+/* Has a login from that address succeeded? */
 bool guesses_is_known(const struct guesses *g, uint64_t client);
 
-/* Has one failed that is not forgotten? */
+/* Has a login from that address failed, and is that not forgotten yet? */
 bool guesses_has_failed(const struct guesses *g, uint64_t client, struct mono now);
 
-/* So long an answer waits. `user` is empty unless it is a refusal. */
+/* Returns the delay of an answer. `user` is empty unless the answer is a refusal. */
 int64_t guesses_wait_us(const struct guesses *g, uint64_t client, struct slice user,
                         struct mono now);
 

@@ -18,7 +18,7 @@ struct assignment_text {
 
 /* ---- taking it ------------------------------------------------------------------------------ */
 
-/* Where the content is. False when frame and descriptor do not fit together. */
+/* Finds the place of the content. Returns false if frame and descriptor do not match. */
 static bool find_content(struct assignment *e)
 {
     struct stat st;
@@ -130,7 +130,7 @@ bool assignment_take_content(struct assignment *e, const struct wire_content *m,
 enum assignment_piece assignment_piece(struct assignment *e, struct slice *ret_piece,
                                        bool *ret_last)
 {
-    static char piece[ASSIGNMENT_PIECE_MAX]; /* of the assignment that is read at the moment */
+    static char piece[ASSIGNMENT_PIECE_MAX]; /* for the assignment that was read last */
     uint64_t left = e->content_size - e->content_at;
     ssize_t n;
 
@@ -169,8 +169,8 @@ void assignment_rewind(struct assignment *e)
 
 /* ---- verdicts ------------------------------------------------------------------------------- */
 
-/* A copy of `text` that lasts as long as the assignment. The last ones are looked at first: those
- * of one verdict, which is often that of the next recipient, too. */
+/* Returns a copy of `text` that lasts as long as the assignment. Compares `text` with the last four
+ * copies first, because the next recipient often has the same verdict. */
 static struct slice keep(struct assignment *e, struct slice text)
 {
     struct assignment_text *kept = e->texts;
@@ -199,12 +199,27 @@ bool assignment_decided(const struct assignment *e, size_t i)
     return e->verdicts[i].text.ptr != NULL;
 }
 
-void assignment_decide(struct assignment *e, size_t i, enum wire_verdict_kind kind,
-                       struct status status, struct slice text, struct slice relay)
+/* The queue process finds out which setting has named the next hop, if there are several. */
+static enum route_namer namer_of(const struct assignment *e, size_t i)
 {
+    return e->last_resort                                                 ? ROUTE_BY_FALLBACK_RELAY
+           : route_is_recipients(e->ask.nexthop, e->ask.rcpts[i].address) ? ROUTE_BY_RECIPIENT
+                                                                          : ROUTE_BY_OTHER;
+}
+
+void assignment_decide(struct assignment *e, size_t i, enum wire_verdict_kind kind,
+                       enum failure_cause cause, struct status status, struct slice text,
+                       struct slice relay)
+{
+    static const struct status to_be_mended = FAILURE_STATUS;
     char printed[STATUS_SIZE];
 
     CHECK(!assignment_decided(e, i));
+    if (kind == VERDICT_BOUNCED && !failure_may_be_permanent(cause, namer_of(e, i))) {
+        kind = VERDICT_DEFERRED;
+        status = to_be_mended;
+        e->fault = e->last_resort ? WIRE_FAULT_FALLBACK_RELAY : WIRE_FAULT_ROUTE;
+    }
     e->verdicts[i] = (struct wire_verdict){
         .n = e->ask.rcpts[i].n,
         .kind = kind,
@@ -241,8 +256,8 @@ const struct wire_verdict *assignment_verdict(const struct assignment *e, size_t
     return &e->verdicts[i];
 }
 
-void assignment_decide_rest(struct assignment *e, struct status status, struct slice text,
-                            struct slice relay)
+void assignment_decide_rest(struct assignment *e, enum failure_cause cause, struct status status,
+                            struct slice text, struct slice relay)
 {
     for (size_t i = 0; i < e->ask.rcpt_count; i++) {
         if (!assignment_decided(e, i)) {
@@ -250,7 +265,7 @@ void assignment_decide_rest(struct assignment *e, struct status status, struct s
                               status.class == STATUS_SUCCESS     ? VERDICT_SENT
                               : status.class == STATUS_PERMANENT ? VERDICT_BOUNCED
                                                                  : VERDICT_DEFERRED,
-                              status, text, relay);
+                              cause, status, text, relay);
         }
     }
 }
@@ -296,12 +311,17 @@ void assignments_lost(struct assignments *all, bool (*goes_on)(void *arg, void *
     }
 }
 
-/* ---- what the queue process is told --------------------------------------------------------- */
+/* ---- results to the queue process ----------------------------------------------------------- */
 
-/* NULL: it is gone, or there is none. */
+/* Returns NULL if the queue process is gone or there is none. */
 static struct channel *channel_of(const struct assignment *e)
 {
     return e->orphan || e->all->queue == NULL ? NULL : *e->all->queue;
+}
+
+bool assignment_is_awaited(const struct assignment *e)
+{
+    return channel_of(e) != NULL;
 }
 
 void assignment_ask_content(const struct assignment *e)
@@ -321,6 +341,7 @@ static void send_result(const struct assignment *e, const struct assignment_end 
         wire_put_result(ch, &(struct wire_result){
                                 .entry = e->ask.entry,
                                 .outcome = end->outcome,
+                                .fault = e->fault,
                                 .reason = cut(end->reason, WIRE_TEXT_MAX),
                                 .setup_us = end->setup_us,
                                 .transmit_us = end->transmit_us,

@@ -1,20 +1,21 @@
 /*
- * An assignment: an entry as the process that delivers it holds it. What is to be delivered to
- * whom, where its content comes from, and what has come of it.
+ * An assignment: an entry in the process that delivers it. It holds the recipients, the source of
+ * the content, and the verdicts so far.
  *
- * Promise to the queue: exactly one WIRE_RESULT per assignment, with one verdict per recipient
- * (none when it is given back, or broken off before the first). assignment_finish CHECKs it.
+ * The queue process gets exactly one WIRE_RESULT per assignment, with one verdict per recipient.
+ * The result has no verdicts if the assignment is given back, and fewer than recipients if it is
+ * broken off. assignment_finish CHECKs this.
  *
  *     assignments_add
  *         --> in the table --assignment_finish, _give_back, _break_off--> result sent, freed
  *                    |------assignments_lost: it goes on--> orphan --> log line, freed
  *                    +------assignments_lost: it does not, assignment_free--> freed
  *
- * A queue process that starts anew wants anew what it has no result of. What had begun then goes on
- * as an orphan where that is the lesser evil; its result goes nowhere.
+ * A queue process that starts again repeats each delivery for which it has no result. A delivery in
+ * flight may continue as an orphan, if that is better than to stop it; its result is only logged.
  *
- * The frame is copied once; everything else points into the copy. Texts of verdicts are copied,
- * and kept once when the same text holds for many recipients in a row.
+ * The frame is copied once; all slices point into the copy. Texts of verdicts are copied, and equal
+ * texts of successive recipients share a copy.
  */
 #ifndef DELIVER_ASSIGNMENT_H
 #define DELIVER_ASSIGNMENT_H
@@ -24,145 +25,156 @@
 #include <stdint.h>
 
 #include "channel.h"
+#include "failure.h"
 #include "hash.h"
 #include "slice.h"
 #include "status.h"
 #include "times.h"
 #include "wire.h"
 
-/* Content is read from descriptors in pieces of this size. */
+/* Bytes of content that are read from a descriptor at once. */
 #define ASSIGNMENT_PIECE_MAX 32768
 
-/* Fields but those of the first block are private to assignment.c. */
+/* Members after the first block are private to assignment.c. */
 struct assignment {
-    struct wire_deliver ask; /* what was asked for; slices last as long as the assignment */
-    struct mono taken;       /* when it came */
+    struct wire_deliver ask; /* the request; its slices last as long as the assignment */
+    struct mono taken;       /* time of arrival */
     uint32_t open;           /* recipients without a verdict */
-    bool orphan;             /* the queue process that gave it is gone */
+    bool last_resort;      /* set by the owner: a relay of smtp_fallback_relay gets the mail now */
+    enum wire_fault fault; /* fault of settings in the result; set by assignment_decide */
+    bool orphan;           /* the queue process that sent it is gone */
 
     struct assignments *all;
-    void *owner; /* of the caller of assignments_add */
+    void *owner; /* argument of assignments_add */
     UT_hash_handle hh;
     char *body;                      /* owned */
     struct wire_deliver_rcpt *rcpts; /* owned; ask.rcpts */
-    struct wire_verdict *verdicts;   /* owned, one per recipient; text.ptr NULL: none yet */
-    struct assignment_text *texts;   /* owned list */
-    char *fetched;                   /* owned: content that came on demand */
-    struct slice content;            /* in memory: all of it, or its beginning */
-    int fd;                          /* the rest of it, or -1 */
+    /* owned, one per recipient; text.ptr is NULL until there is a verdict */
+    struct wire_verdict *verdicts;
+    struct assignment_text *texts; /* owned list */
+    char *fetched;                 /* owned: content received on demand */
+    struct slice content;          /* content in memory: all, or the beginning */
+    int fd;                        /* descriptor of the remaining content, or -1 */
     uint64_t content_size;
-    uint64_t content_at; /* bytes handed out */
+    uint64_t content_at; /* bytes used so far */
     bool have_content;
 };
 
 struct assignment_end;
 
-/* Told what came of an assignment, which is freed then; `end` is NULL when it was given back. To
- * take note and no more. */
+/* Is called with the end of an assignment, before the assignment is freed; `end` is NULL if it was
+ * given back. Must not call functions of the assignment's owner. */
 typedef void assignments_told(void *arg, const struct assignment *assignment,
                               const struct assignment_end *end);
 
-/* The assignments of a process. `queue`, or `told`, is the caller's to set. */
+/* The assignments of a process. The caller sets `queue` or `told`. */
 struct assignments {
     struct channel *const *queue; /* the channel to the queue process, NULL while there is none */
-    assignments_told *told;       /* instead, in a process without such a channel */
+    assignments_told *told;       /* callback in a process without that channel; else NULL */
     void *told_arg;
-    struct assignment *table; /* by ask.entry; private to assignment.c */
+    struct assignment *table; /* hash by ask.entry; private to assignment.c */
 };
 
-/* Decode a WIRE_DELIVER frame (its descriptor is taken in any case). NULL when it does not decode
- * or contradicts itself. */
+/* Decodes a WIRE_DELIVER frame; takes its descriptor in any case. Returns NULL if the frame does
+ * not decode or contradicts itself. */
 struct assignment *assignment_new(const struct frame *frame);
 
-/* An assignment without a frame: what `ask` points to must outlast it. `fd` (taken) has the
- * content: ask->place is CONTENT_FD. NULL when it can't be looked at. */
+/* Makes an assignment without a frame; the data of `ask` must outlast it. Takes `fd`, which has the
+ * content (ask->place is CONTENT_FD). Returns NULL if fstat fails on `fd`. */
 struct assignment *assignment_make(const struct wire_deliver *ask, int fd);
 
-/* Put it into the table of `all`. `owner` is what assignments_find finds. */
+/* Adds an assignment to the table of `all`; assignments_find returns its `owner`. */
 void assignments_add(struct assignments *all, struct assignment *e, void *owner);
 
-/* The owner of the assignment that the queue process calls `id`, or NULL. */
+/* Returns the owner of the assignment with the entry number `id`, or NULL. */
 void *assignments_find(const struct assignments *all, uint64_t id);
 
-/* Call `each` for each owner; it may free that one's assignment. */
+/* Calls `each` for each owner, which may free its own assignment. */
 void assignments_each(struct assignments *all, void (*each)(void *arg, void *owner), void *arg);
 
-/* The queue process is gone. `goes_on` says of each owner whether its assignment becomes an orphan;
- * if not, it has freed it. */
+/* Handles the loss of the queue process: calls `goes_on` for each owner. The assignment becomes an
+ * orphan if `goes_on` returns true; otherwise `goes_on` must have freed it. */
 void assignments_lost(struct assignments *all, bool (*goes_on)(void *arg, void *owner), void *arg);
 
-/* Ask the queue process for the content (CONTENT_ON_DEMAND). An orphan gets none. */
+/* Is there a queue process that gets the result? */
+bool assignment_is_awaited(const struct assignment *e);
+
+/* Requests the content from the queue process (CONTENT_ON_DEMAND); does nothing for an orphan. */
 void assignment_ask_content(const struct assignment *e);
 
-/* Without a word to the queue process. NULL is fine. */
+/* Frees an assignment without a result to the queue process. NULL is fine. */
 void assignment_free(struct assignment *e);
 
-/* The content that was asked for with WIRE_NEED_CONTENT has come. `fd` is taken. False when it is
- * not wanted or can't be used. */
+/* Takes the content that WIRE_NEED_CONTENT has requested, and `fd`. Returns false if the content is
+ * not expected or not usable. */
 bool assignment_take_content(struct assignment *e, const struct wire_content *m, int fd);
 
 enum assignment_piece {
-    ASSIGNMENT_PIECE,        /* here */
-    ASSIGNMENT_PIECE_WAIT,   /* the content must be asked for first */
-    ASSIGNMENT_PIECE_BROKEN, /* can't be read */
+    ASSIGNMENT_PIECE,        /* a piece of content */
+    ASSIGNMENT_PIECE_WAIT,   /* the content must be requested first */
+    ASSIGNMENT_PIECE_BROKEN, /* the content can't be read */
 };
 
-/* The next piece of content; at the end an empty one with *ret_last. It lasts until the next call
- * for any assignment. assignment_piece_used says how much of it is done with. */
+/* Reads the next piece of content; at the end an empty piece with *ret_last. The piece lasts until
+ * the next call for any assignment. The same bytes are returned again unless assignment_piece_used
+ * is called with the number of bytes used. */
 enum assignment_piece assignment_piece(struct assignment *e, struct slice *ret_piece,
                                        bool *ret_last);
 void assignment_piece_used(struct assignment *e, size_t len);
 
-/* Begin with the content again. */
+/* Moves back to the beginning of the content. */
 void assignment_rewind(struct assignment *e);
 
-/* Has recipient `i` got a verdict? */
+/* Does recipient `i` have a verdict? */
 bool assignment_decided(const struct assignment *e, size_t i);
 
-/* Give recipient `i` its verdict. Texts are cut to what the wire carries. */
+/* Sets the verdict of recipient `i`. VERDICT_BOUNCED becomes VERDICT_DEFERRED if `cause` must not
+ * bounce mail (conf/failure.h). Texts are cut to the limits of the wire. */
 void assignment_decide(struct assignment *e, size_t i, enum wire_verdict_kind kind,
-                       struct status status, struct slice text, struct slice relay);
+                       enum failure_cause cause, struct status status, struct slice text,
+                       struct slice relay);
 
-/* The same for all recipients that have none; `status` decides between deferred and bounced. */
-void assignment_decide_rest(struct assignment *e, struct status status, struct slice text,
-                            struct slice relay);
+/* Sets this verdict for each recipient without one: deferred or bounced, according to `status`. */
+void assignment_decide_rest(struct assignment *e, enum failure_cause cause, struct status status,
+                            struct slice text, struct slice relay);
 
-/* Beside the verdict of recipient `i`: what the remote site said. Its text is left out of the
- * result when it is the same. */
+/* Adds the reply of the remote site to the verdict of recipient `i`. The result leaves out a text
+ * of the verdict that equals the reply. */
 void assignment_reply(struct assignment *e, size_t i, struct slice reply);
 
-/* Beside the verdict of recipient `i`: which process reports it, whether it stops the destination,
- * and the details for the report, which are cut to what the wire carries. */
+/* Adds to the verdict of recipient `i`: which process sends the bounce or notice, whether the
+ * destination stops, and the details for the bounce, cut to the limit of the wire. */
 void assignment_quote(struct assignment *e, size_t i, enum wire_report report, bool stops_thread,
                       struct slice details);
 
-/* The verdict of a recipient that has one; lasts as long as the assignment. */
+/* Returns the verdict of a recipient that has one; lasts as long as the assignment. */
 const struct wire_verdict *assignment_verdict(const struct assignment *e, size_t i);
 
-/* What the result says beside the verdicts. */
+/* The data of a result besides the verdicts. */
 struct assignment_end {
     enum wire_outcome outcome;
-    struct slice reason; /* of OUTCOME_SITE_FAIL and OUTCOME_CRASH */
+    struct slice reason; /* for OUTCOME_SITE_FAIL and OUTCOME_CRASH */
     int64_t setup_us, transmit_us;
     uint32_t conn_use;
     enum wire_proof proof;
     struct slice tls_version, tls_cipher;
     bool maybe_duplicate;
-    bool resync, thread_stops; /* of transport agents, as in struct wire_result */
+    bool resync, thread_stops; /* for transport agents, as in struct wire_result */
     struct wall thread_until;
     uint32_t pid;
 };
 
-/* All recipients have a verdict: send the result and free the assignment. Of an orphan there is a
- * line in the log instead. */
+/* Sends the result and frees the assignment; all recipients must have a verdict. The result of an
+ * orphan is logged instead. */
 void assignment_finish(struct assignment *e, const struct assignment_end *end);
 
-/* Send it back untouched, and free it. `stopped`: its thread was, by another's result, so that it
- * is to wait for the thread's time. */
+/* Returns an assignment without verdicts to the queue process and frees it. `stopped`: the result
+ * of another delivery has stopped its thread, so the mail must wait for the thread's time. */
 void assignment_give_back(struct assignment *e, bool stopped);
 
-/* Another node has the mail, or is to have it: send back the recipients that have no verdict (there
- * is one at least), with the verdicts of the others, and free it. `why` is for the log. */
+/* Returns the recipients without a verdict (at least one) to the queue process, together with the
+ * verdicts of the others, and frees the assignment: another node has the mail or waits for it.
+ * `why` is logged. */
 void assignment_break_off(struct assignment *e, const char *why);
 
 #endif

@@ -16,49 +16,52 @@
 
 #define SMTP_PORT 25
 #define LMTP_PORT 24
-/* When the system has no descriptor left, try again so often. */
+/* Time until the next try when the system has no descriptor left. */
 #define HELD_UP_US (US_PER_S / 2)
 
 enum attempt_phase {
     ATTEMPT_WAITING,
     ATTEMPT_LOOKING_UP,
-    ATTEMPT_CONNECTING, /* and the handshake */
+    ATTEMPT_CONNECTING, /* includes the handshake */
     ATTEMPT_TRANSACTION,
 };
 
-/* The last thing that went wrong, for recipients without a verdict in the end. */
+/* The last failure; becomes the verdict of recipients that have none at the end. */
 struct failure {
-    struct status status; /* class 0: nothing yet */
-    char *text;           /* owned */
-    char *reply;          /* owned: the remote site's; NULL: it said nothing */
-    char *relay;          /* owned; NULL: none was reached */
-    bool site;            /* blames the site */
+    struct status status; /* class 0: no failure yet */
+    enum failure_cause cause;
+    char *text;  /* owned */
+    char *reply; /* owned: reply of the remote site; NULL: none */
+    char *relay; /* owned; NULL: no host was reached */
+    bool site;   /* the site is to blame */
 };
 
 struct attempt {
     struct attempts *all;
     struct assignment *assignment;        /* owned */
     struct smtp_destination *destination; /* one reference */
-    struct session *session;              /* owned; NULL while there is none */
-    struct hops *hops;                    /* owned; the addresses of the current next hop */
+    struct session *session;              /* owned; may be NULL */
+    struct hops *hops;                    /* owned; addresses of the current next hop */
     struct failure failure;
     enum attempt_phase phase;
-    size_t hop_at, hop_count; /* in destination->hops */
-    size_t address_at;        /* in hops->list.addresses */
-    size_t sessions;          /* opened with the current next hop */
-    struct mono set_up;       /* when the first session was ready; MONO_NEVER: none was */
+    size_t hop_at, hop_count; /* indexes into destination->hops */
+    size_t address_at;        /* index into hops->list.addresses */
+    size_t sessions;          /* number opened with the current next hop */
+    struct mono set_up;       /* time when the first session was ready; MONO_NEVER: none was */
 
     /* the transaction */
-    size_t *which; /* owned: the assignment's recipients in it */
+    size_t *which; /* owned: the recipients' indexes in the assignment */
     struct client_rcpt *rcpts;
     size_t rcpt_count;
-    bool on_kept;         /* on a connection that was kept */
-    bool answered;        /* a recipient in it got a verdict */
+    bool on_kept;         /* uses a kept connection */
+    bool answered;        /* a recipient of the transaction got a verdict */
+    bool sent;            /* a recipient of the transaction got the mail */
+    bool too_many;        /* the transaction had more recipients than the site takes at once */
     bool content_wanted;  /* the engine waits for content */
-    bool content_asked;   /* the queue was asked for it */
-    bool content_done;    /* the engine has all of it */
-    bool maybe_duplicate; /* of the result */
-    bool met;             /* a session ended well */
+    bool content_asked;   /* the content was requested from the queue process */
+    bool content_done;    /* the engine has all content */
+    bool maybe_duplicate; /* for the result */
+    bool met;             /* a session succeeded */
     bool has_descriptor;  /* counted in all->descriptors */
 
     TAILQ_ENTRY(attempt) in_list, in_destination;
@@ -69,6 +72,7 @@ static const struct status bad_configuration = {STATUS_TRANSIENT, 3, 5};
 static const struct status shutting_down = {STATUS_TRANSIENT, 3, 2};
 static const struct status no_content = {STATUS_TRANSIENT, 3, 0};
 static const struct status too_large = {STATUS_PERMANENT, 3, 4};
+static const struct status to_be_mended = FAILURE_STATUS;
 static const struct status no_login = {STATUS_TRANSIENT, 7, 8};
 
 static void session_event(void *arg, struct session *s, enum session_event event,
@@ -94,7 +98,7 @@ static void failure_fini(struct failure *f)
     *f = (struct failure){0};
 }
 
-/* Everything but the assignment, which was handed on. */
+/* Frees everything except the assignment, which was passed on. */
 static void attempt_free(struct attempt *a)
 {
     struct attempts *all = a->all;
@@ -119,7 +123,7 @@ static void attempt_free(struct attempt *a)
     mem_free(a);
 }
 
-/* All recipients have a verdict: say so. The assignment is gone then. */
+/* Sends the result and frees the assignment; all recipients have a verdict. */
 static void report(struct attempt *a, enum wire_outcome outcome)
 {
     struct mono now = clock_mono();
@@ -151,7 +155,7 @@ static void report(struct attempt *a, enum wire_outcome outcome)
     buf_fini(&reason);
 }
 
-/* Report, and be gone; the session with it. */
+/* Sends the result; frees the attempt and its session. */
 static void finish(struct attempt *a, enum wire_outcome outcome)
 {
     report(a, outcome);
@@ -166,14 +170,14 @@ static void give_back(struct attempt *a)
 
 static const char lease_is_over[] = "this node's lease is over";
 
-/* Another node has the mail, or is to have it. */
+/* Returns recipients without a verdict: another node has the mail or waits for it. */
 static void break_off(struct attempt *a, const char *why)
 {
     assignment_break_off(a->assignment, why);
     attempt_free(a);
 }
 
-/* Content in a descriptor is there. */
+/* Counts content in a descriptor. */
 static void count_descriptor(struct attempt *a)
 {
     if (a->assignment->fd >= 0 && !a->has_descriptor) {
@@ -182,15 +186,17 @@ static void count_descriptor(struct attempt *a)
     }
 }
 
-static void take_failure(struct attempt *a, struct status status, struct slice text,
-                         struct slice reply, struct slice relay, bool site)
+static void take_failure(struct attempt *a, enum failure_cause cause, struct status status,
+                         struct slice text, struct slice reply, struct slice relay, bool site)
 {
-    /* A wrong name in a list of next hops must not return mail that another one may take later. */
+    /* A wrong name in a list of next hops must not bounce mail that another next hop may accept
+     * later. */
     if (status.class == STATUS_PERMANENT && a->failure.status.class == STATUS_TRANSIENT) {
         return;
     }
     failure_fini(&a->failure);
     a->failure = (struct failure){.status = status,
+                                  .cause = cause,
                                   .text = mem_copy(text.ptr, text.len),
                                   .reply = reply.len == 0 ? NULL : mem_copy(reply.ptr, reply.len),
                                   .relay = relay.len == 0 ? NULL : mem_copy(relay.ptr, relay.len),
@@ -200,37 +206,47 @@ static void take_failure(struct attempt *a, struct status status, struct slice t
 static void set_failure(struct attempt *a, struct status status, struct slice text,
                         struct slice relay, bool site)
 {
-    take_failure(a, status, text, slice_of("", 0), relay, site);
+    take_failure(a, FAILURE_OURS, status, text, slice_of("", 0), relay, site);
 }
 
-/* The session has failed. */
 static void set_session_failure(struct attempt *a, const struct client_event *talk, bool site)
 {
-    take_failure(a, talk->status, talk->text, talk->reply, session_relay(a->session), site);
+    static const enum failure_cause causes[] = {
+        [CLIENT_CAUSE_REFUSED] = FAILURE_SESSION,
+        [CLIENT_CAUSE_LOOP] = FAILURE_LOOP,
+        /* causes between are also OURS and never permanent */
+        [CLIENT_CAUSE_BROKEN_OFF] = FAILURE_OURS,
+    };
+
+    take_failure(a, causes[talk->cause], talk->status, talk->text, talk->reply,
+                 session_relay(a->session), site);
 }
 
-/* Recipients without a verdict get the last failure. */
+/* Sets the last failure as the verdict of recipients without one. */
 static void give_up(struct attempt *a)
 {
     struct failure *f = &a->failure;
     struct assignment *e = a->assignment;
-    bool blame =
-        f->site && f->status.class == STATUS_TRANSIENT && a->assignment->open > 0 && !a->met;
+    bool some_wait = false;
 
     CHECK(f->status.class != STATUS_NONE);
     for (size_t i = 0; i < e->ask.rcpt_count; i++) {
         if (!assignment_decided(e, i)) {
             assignment_decide(
                 e, i, f->status.class == STATUS_PERMANENT ? VERDICT_BOUNCED : VERDICT_DEFERRED,
-                f->status, slice_string(f->text),
+                f->cause, f->status, slice_string(f->text),
                 slice_string(f->relay == NULL ? "none" : f->relay));
             assignment_reply(e, i, slice_string(f->reply == NULL ? "" : f->reply));
+            some_wait = some_wait || assignment_verdict(e, i)->kind == VERDICT_DEFERRED;
         }
     }
-    finish(a, blame ? OUTCOME_SITE_FAIL : OUTCOME_OK);
+    if (f->status.class == STATUS_PERMANENT && some_wait) {
+        f->status = to_be_mended;
+    }
+    finish(a, f->site && some_wait && !a->met ? OUTCOME_SITE_FAIL : OUTCOME_OK);
 }
 
-/* ---- where to go ---------------------------------------------------------------------------- */
+/* ---- hops and addresses --------------------------------------------------------------------- */
 
 static bool address_left(const struct attempt *a)
 {
@@ -266,7 +282,7 @@ static void open_session(struct attempt *a, const struct session_to *to)
 {
     a->phase = ATTEMPT_CONNECTING;
     a->on_kept = false;
-    (void)smtp_destination_ref(a->destination); /* the session's own; see attempts_session_closed */
+    (void)smtp_destination_ref(a->destination); /* released in attempts_session_closed */
     attach(a, session_open(a->all->sessions, &a->destination->settings, to, session_event, a));
 }
 
@@ -274,8 +290,8 @@ static bool worth_keeping(const struct attempts *all, const struct smtp_destinat
                           const struct session *s);
 static void use_kept(struct attempt *a, struct session *s);
 
-/* An idle connection to the same host that another destination has opened, and whose peer has
- * shown what this one demands. The cache is small: a walk costs less than a handshake. */
+/* Finds an idle connection to this host that another destination has opened, and whose proof meets
+ * this demand. The cache is small: a walk costs less than a handshake. */
 static struct session *find_shared(struct attempt *a, const struct session_to *to)
 {
     const struct smtp_destination *e = a->destination;
@@ -323,7 +339,7 @@ static void open_address(struct attempt *a, bool in_clear)
     use_kept(a, shared);
 }
 
-/* False when the path is no address. */
+/* Returns false if the path is too long for an address. */
 static bool open_unix(struct attempt *a, struct slice path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -332,7 +348,7 @@ static bool open_unix(struct attempt *a, struct slice path)
         return false;
     }
     memcpy(address.sun_path, path.ptr, path.len);
-    /* No third party can listen in on a Unix socket: no TLS. */
+    /* No third party can listen on a Unix socket: no TLS. */
     open_session(a, &(struct session_to){.address = (const struct sockaddr *)&address,
                                          .address_len = sizeof address,
                                          .host = a->all->world.hostname,
@@ -341,14 +357,15 @@ static bool open_unix(struct attempt *a, struct slice path)
     return true;
 }
 
-/* The lookup is done. False when it leads nowhere and there is another next hop to try. */
+/* Takes the result of the lookup. Returns false if it failed and there is another next hop to
+ * try. */
 static bool take_hops(struct attempt *a)
 {
     struct hops *h = a->hops;
 
     if (h->found_self && a->hop_count > a->destination->own_count &&
         a->hop_at < a->destination->own_count) {
-        /* A relay of last resort would send it here again. */
+        /* A relay of last resort would send the mail back to this host. */
         a->hop_count = a->destination->own_count;
     }
     switch (h->outcome) {
@@ -359,8 +376,9 @@ static bool take_hops(struct attempt *a)
     case HOPS_DEFERRED:
         set_failure(a, h->status, slice_string(h->text), slice_of("", 0), !h->refused);
         return false;
-    case HOPS_BOUNCED:
-        set_failure(a, h->status, slice_string(h->text), slice_of("", 0), true);
+    case HOPS_FAILED:
+        take_failure(a, h->cause, h->status, slice_string(h->text), slice_of("", 0),
+                     slice_of("", 0), true);
         if (h->last_word) {
             give_up(a);
             return true;
@@ -381,8 +399,8 @@ static void on_hops(void *arg, struct hops *h)
     }
 }
 
-/* Our login at the next hop was refused lately, and is not tried again for now: nor is another hop,
- * as when it is refused. True when that is so, and the attempt over. */
+/* Ends the attempt and returns true if our login at the next hop was refused recently and must not
+ * be tried yet. No other hop is tried, just as after a refusal. */
 static bool login_rests(struct attempt *a)
 {
     struct buf text;
@@ -402,7 +420,8 @@ static bool login_rests(struct attempt *a)
     return true;
 }
 
-/* Go to the next hop at hop_at. True when something is under way (or all is over). */
+/* Goes to the next hop at hop_at. Returns true if a lookup or connection is in flight, or the
+ * attempt is over. */
 static bool begin_hop(struct attempt *a)
 {
     struct smtp_destination *e = a->destination;
@@ -414,6 +433,7 @@ static bool begin_hop(struct attempt *a)
     a->hops = NULL;
     a->sessions = 0;
     a->phase = ATTEMPT_LOOKING_UP;
+    a->assignment->last_resort = a->hop_at >= e->own_count;
     if (login_rests(a)) {
         return true;
     }
@@ -451,7 +471,7 @@ static void try_hop(struct attempt *a)
     give_up(a);
 }
 
-/* What was tried last has failed. */
+/* Tries the next address or next hop after a failure. */
 static void try_next(struct attempt *a)
 {
     if (address_left(a)) {
@@ -470,14 +490,14 @@ static void on_kept(void *arg, struct session *s, enum session_event event,
 {
     struct attempts *all = arg;
 
-    (void)talk; /* whatever it says, no delivery waits for it */
+    (void)talk; /* no delivery waits for it */
     CHECK(event != SESSION_UNREACHABLE);
     conncache_remove(&all->cache, s);
     session_close(s);
 }
 
-/* The scheduler's hints (cache_load, cache_store) say when a destination is busy; what arrives
- * within connection_cache_time_limit says it better, so they are not needed here. */
+/* Ignores the scheduler's hints (cache_load, cache_store), which mark a busy destination:
+ * connection_cache_time_limit decides whether a kept connection is used again. */
 static bool worth_keeping(const struct attempts *all, const struct smtp_destination *e,
                           const struct session *s)
 {
@@ -490,7 +510,7 @@ static bool worth_keeping(const struct attempts *all, const struct smtp_destinat
 
 static void begin(struct attempt *a);
 
-/* Take a waiting attempt out of the queue. */
+/* Moves an attempt from the waiting to the running ones. */
 static void unqueue(struct attempt *a)
 {
     struct attempts *all = a->all;
@@ -510,8 +530,8 @@ static void use_kept(struct attempt *a, struct session *s)
     begin(a);
 }
 
-/* A session that could do more: for a delivery that waits for this destination, for a later one, or
- * to be closed with QUIT. */
+/* Gives a reusable session to a waiting delivery of this destination, or keeps it, or closes it
+ * with QUIT. */
 static void pass_on(struct attempts *all, struct smtp_destination *e, struct session *s)
 {
     struct attempt *next = TAILQ_FIRST(&e->waiting);
@@ -567,7 +587,7 @@ void attempts_session_closed(void *arg, const struct session_settings *settings)
 
 /* ---- a transaction -------------------------------------------------------------------------- */
 
-/* Begin a transaction for the recipients that have no verdict. */
+/* Begins a transaction for the recipients without a verdict. */
 static void begin(struct attempt *a)
 {
     if (!sessions_may_deliver(a->all->sessions)) {
@@ -582,7 +602,7 @@ static void begin(struct attempt *a)
 
     transaction_fini(a);
     a->phase = ATTEMPT_TRANSACTION;
-    a->answered = a->content_wanted = a->content_done = false;
+    a->answered = a->sent = a->too_many = a->content_wanted = a->content_done = false;
     a->which = mem_array(count, sizeof a->which[0]);
     a->rcpts = mem_array(count, sizeof a->rcpts[0]);
     for (size_t i = 0; i < ask->rcpt_count && a->rcpt_count < count; i++) {
@@ -606,8 +626,8 @@ static void begin(struct attempt *a)
 static void broken_content(struct attempt *a)
 {
     log_warning("%.*s: message content can't be read", SLICE_ARGS(a->assignment->ask.id));
-    assignment_decide_rest(a->assignment, no_content, SLICE("message content can't be read"),
-                           SLICE("none"));
+    assignment_decide_rest(a->assignment, FAILURE_OURS, no_content,
+                           SLICE("message content can't be read"), SLICE("none"));
     finish(a, OUTCOME_OK);
 }
 
@@ -644,6 +664,12 @@ static void on_verdict(struct attempt *a, const struct client_event *talk)
 
     CHECK(talk->rcpt < a->rcpt_count);
     i = a->which[talk->rcpt];
+    if (talk->too_many) { /* the next transaction has it, or the failure if there is none */
+        a->too_many = true;
+        take_failure(a, FAILURE_ANSWER, talk->status, talk->text, talk->reply,
+                     session_relay(a->session), false);
+        return;
+    }
     switch (talk->outcome) {
     case CLIENT_SENT:
         if ((a->rcpts[talk->rcpt].notify & NOTIFY_SUCCESS) != 0 && !talk->dsn_passed) {
@@ -658,7 +684,9 @@ static void on_verdict(struct attempt *a, const struct client_event *talk)
         break;
     }
     a->answered = true;
-    assignment_decide(a->assignment, i, kind, talk->status, talk->text, session_relay(a->session));
+    a->sent = a->sent || talk->outcome == CLIENT_SENT;
+    assignment_decide(a->assignment, i, kind, talk->code != 0 ? FAILURE_ANSWER : FAILURE_MAIL,
+                      talk->status, talk->text, session_relay(a->session));
     assignment_reply(a->assignment, i, talk->reply);
 }
 
@@ -669,7 +697,11 @@ static void on_done(struct attempt *a, const struct client_event *talk)
     struct session *s;
 
     a->met = true;
-    if (a->assignment->open > 0) { /* one transaction does not take as many */
+    if (a->assignment->open > 0 && a->too_many && !a->sent) {
+        give_up(a); /* another transaction would end as this one */
+        return;
+    }
+    if (a->assignment->open > 0) { /* more recipients than fit in one transaction */
         if (talk->reusable) {
             begin(a);
         } else {
@@ -690,10 +722,10 @@ static void on_done(struct attempt *a, const struct client_event *talk)
     smtp_destination_unref(e);
 }
 
-/* ---- what goes wrong ------------------------------------------------------------------------ */
+/* ---- failures ------------------------------------------------------------------------------- */
 
-/* A kept connection had died while it was idle: the peer has heard nothing of this message that
- * it could act on. */
+/* Did a kept connection die while it was idle? Then the peer has acted on nothing of this
+ * message. */
 static bool died_unnoticed(const struct attempt *a, const struct client_event *talk)
 {
     return a->on_kept && !a->answered &&
@@ -701,7 +733,8 @@ static bool died_unnoticed(const struct attempt *a, const struct client_event *t
            (talk->cause == CLIENT_CAUSE_LOST || talk->code == 421);
 }
 
-/* No reply to the end of the content: the peer may have it. No other host must get it now. */
+/* Handles a missing reply to the end of the content: the peer may have the message, so no other
+ * host must get it now. */
 static void on_doubt(struct attempt *a, const struct client_event *talk)
 {
     bool final = !more_to_try(a);
@@ -713,8 +746,8 @@ static void on_doubt(struct attempt *a, const struct client_event *talk)
 
 static void on_failed(struct attempt *a, const struct client_event *talk)
 {
-    /* It will be the same with other mail of this login, and with no other: see
-     * smtp_destination.h. "Later" is the relay's trouble. */
+    /* A refused login affects all mail with this login, and no other mail (smtp_destination.h).
+     * After a 4xx the relay has the trouble, not the login. */
     bool login = talk->cause == CLIENT_CAUSE_LOGIN && talk->code / 100 != 4, final;
 
     if (talk->cause == CLIENT_CAUSE_BROKEN_OFF) {
@@ -739,13 +772,13 @@ static void on_failed(struct attempt *a, const struct client_event *talk)
         open_address(a, true);
         return;
     }
-    /* A login that is refused is not tried at one address of the relay after the other. */
+    /* A refused login is not tried at the relay's other addresses. */
     final = talk->outcome == CLIENT_BOUNCED || !more_to_try(a) || login;
     if (login) {
         smtp_destination_login_refused(a->destination, a->hop_at, talk->text, clock_mono());
     }
     if (final) {
-        failure_fini(&a->failure); /* what happened before has no say against this */
+        failure_fini(&a->failure); /* this failure replaces an earlier one */
     }
     set_session_failure(a, talk, talk->site && !login);
     if (final) {
@@ -758,7 +791,7 @@ static void on_failed(struct attempt *a, const struct client_event *talk)
     try_next(a);
 }
 
-/* Back into the queue, in front. */
+/* Puts a running attempt back at the head of the waiting ones. */
 static void wait_again(struct attempt *a)
 {
     struct attempts *all = a->all;
@@ -837,16 +870,18 @@ static bool has_room(const struct attempts *all)
            mono_reached(all->held_until, clock_mono());
 }
 
-/* Is there an idle connection of this destination on which its policy is still met, as far as is
- * known without a lookup? */
+/* Does this destination have an idle connection that meets its policy, as far as is known without a
+ * lookup? */
 static bool has_kept(const struct smtp_destination *e)
 {
-    const struct session *s = TAILQ_FIRST(&e->idle.idle); /* open_address finds the others */
+    /* open_address finds those of other destinations */
+    const struct session *s = TAILQ_FIRST(&e->idle.idle);
 
     return s != NULL && session_fits(s);
 }
 
-/* Begin, or go on where the lack of a descriptor stopped it. The attempt is running and bare. */
+/* Starts an attempt, or continues one that had no descriptor. It is running and without a
+ * session. */
 static void start(struct attempt *a)
 {
     const struct smtp_destination *e = a->destination;
@@ -860,7 +895,8 @@ static void start(struct attempt *a)
     if (e->size_limit > 0 && a->assignment->ask.size > (uint64_t)e->size_limit) {
         (void)snprintf(text, sizeof text, "message size %llu exceeds size limit %lld",
                        (unsigned long long)a->assignment->ask.size, (long long)e->size_limit);
-        assignment_decide_rest(a->assignment, too_large, slice_string(text), SLICE("none"));
+        assignment_decide_rest(a->assignment, FAILURE_RULE, too_large, slice_string(text),
+                               SLICE("none"));
         finish(a, OUTCOME_OK);
         return;
     }
@@ -904,8 +940,8 @@ static void start_waiting(struct attempts *all)
 
     while ((a = TAILQ_FIRST(&all->waiting)) != NULL) {
         if (!has_room(all)) {
-            /* Work that is there is worth more than a connection that may be used again. Its
-             * descriptor is free after QUIT. */
+            /* Waiting work has precedence over an idle connection, whose descriptor is free after
+             * QUIT. */
             oldest = conncache_take_oldest(&all->cache);
             if (oldest != NULL) {
                 session_close(oldest);
@@ -930,9 +966,9 @@ void attempts_content(struct attempts *all, const struct wire_content *m, int fd
 {
     struct attempt *a = assignments_find(&all->assignments, m->entry);
 
-    if (a == NULL) { /* its session has failed in the meantime */
+    if (a == NULL) { /* the session has failed meanwhile */
         if (fd >= 0) {
-            (void)close(fd); /* of no use now */
+            (void)close(fd); /* not needed */
         }
     } else if (!assignment_take_content(a->assignment, m, fd)) {
         broken_content(a);
@@ -946,20 +982,20 @@ void attempts_content(struct attempts *all, const struct wire_content *m, int fd
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
-/* The peer may have the whole message. */
+/* May the peer have the whole message? */
 static bool past_the_end(const struct attempt *a)
 {
     return a->phase == ATTEMPT_TRANSACTION && a->content_done && session_flushed(a->session);
 }
 
-/* Of one entry, or (NULL) of all. */
+/* Breaks off the delivery of one entry, or of all if `entry` is NULL. */
 static void break_off_list(struct attempt_list *list, const uint64_t *entry, const char *why)
 {
     struct attempt *a, *next;
 
     for (a = TAILQ_FIRST(list); a != NULL; a = next) {
         next = TAILQ_NEXT(a, in_list);
-        /* Where all have a verdict the rest of the dialogue decides nothing. */
+        /* Without open recipients the rest of the dialogue decides nothing. */
         if ((entry == NULL || a->assignment->ask.entry == *entry) && a->assignment->open > 0 &&
             !past_the_end(a)) {
             break_off(a, why);
@@ -987,8 +1023,8 @@ static void end_early(struct attempt *a)
         return;
     }
     a->maybe_duplicate = a->assignment->open > 0 && past_the_end(a);
-    assignment_decide_rest(a->assignment, shutting_down, SLICE("mail system is shutting down"),
-                           SLICE("none"));
+    assignment_decide_rest(a->assignment, FAILURE_OURS, shutting_down,
+                           SLICE("mail system is shutting down"), SLICE("none"));
     finish(a, OUTCOME_OK);
 }
 

@@ -1,6 +1,6 @@
 /*
- * The delivery of one entry by SMTP or LMTP: next hops, hosts, addresses and connections are tried
- * in order until every recipient has a verdict.
+ * The delivery of one entry by SMTP or LMTP: tries next hops, hosts, addresses and connections in
+ * order until each recipient has a verdict.
  *
  *   WAITING --> (kept connection) ------------------------------+
  *      |                                                        v
@@ -9,17 +9,18 @@
  *               |   next hop   |  | next address              | session failed: the recipients
  *               +--------------+--+<--------------------------+ without a verdict go on
  *
- * - A reply to a recipient, 4xx included, is its verdict; other hosts are tried only when the
- *   session itself fails. (Postfix tries its other hosts after a 4xx to RCPT, too; a site that
- *   says "later" means all of it, and greylisting sees one host.)
- * - No recipient is delivered twice by one attempt. When all content was sent and no reply came,
- *   the recipients in it are deferred, and the result says that they may get the message twice.
- * - A connection that was kept and turns out to be dead before the peer answered MAIL is replaced
- *   by a fresh one, and nothing was lost.
- * - Nothing is begun while the node's lease is over (lease_page.h), and what has not come to the
- *   end of its content is broken off: its recipients without a verdict go back as if not tried.
- * - The site is blamed (OUTCOME_SITE_FAIL) when the failure is of the site class, no other address
- *   or next hop was left, it made some recipient wait, and no session of this attempt ended well.
+ * - A reply to a recipient, even 4xx, is its verdict; other hosts are tried only if the session
+ *   fails. (Postfix tries its other hosts after a 4xx to RCPT, too. Here a 4xx reply counts for the
+ *   whole site, and greylisting sees one host.)
+ * - No recipient is delivered twice by one attempt. If all content was sent and no reply came, its
+ *   recipients are deferred, and the result warns of a possible duplicate.
+ * - A kept connection that is found dead before the peer has answered MAIL is replaced by a new
+ *   connection.
+ * - While the node's lease is over (lease_page.h), no delivery begins. A delivery that has not sent
+ *   the end of its content is broken off: recipients without a verdict go back untried.
+ * - The site is blamed (OUTCOME_SITE_FAIL) if the failure is of the site class, no other address or
+ *   next hop was left, some recipient was deferred for that reason, and no session of this attempt
+ *   succeeded.
  */
 #ifndef DELIVER_ATTEMPT_H
 #define DELIVER_ATTEMPT_H
@@ -35,73 +36,76 @@
 #include "hops.h"
 #include "session.h"
 
-/* Idle connections kept by one process. */
+/* Largest number of idle connections of one process. */
 #define ATTEMPT_CACHE_MAX 1000
 
 struct attempt;
 TAILQ_HEAD(attempt_list, attempt);
 
-/* What all deliveries of a process share. */
+/* State shared by all deliveries of a process. */
 struct attempts {
     struct sessions *sessions;
     struct smtp_destinations *destinations;
     struct hops_world world;
     struct conncache cache;
-    struct assignments assignments; /* `told` may call nothing of this engine */
-    struct attempt_list running;    /* all that are not waiting */
-    struct attempt_list waiting;    /* for a descriptor, first come first served */
-    size_t bare;                    /* running ones without a session */
-    size_t socket_limit;            /* sessions at once */
-    size_t descriptors;             /* assignments whose content is in one */
-    bool room_made;                 /* a session has vanished since start_waiting */
-    struct mono held_until;         /* the system had no descriptor: start nothing before */
+    struct assignments assignments; /* `told` must not call this engine */
+    struct attempt_list running;    /* attempts that are not waiting */
+    struct attempt_list waiting; /* attempts that wait for a descriptor, first come first served */
+    size_t bare;                 /* number of running attempts without a session */
+    size_t socket_limit;         /* largest number of sessions at once */
+    size_t descriptors;          /* number of assignments with content in a descriptor */
+    bool room_made;              /* a session has ended since start_waiting */
+    /* time before which nothing starts, because the system had no descriptor */
+    struct mono held_until;
     bool stopping;
 };
 
-/* The fields `sessions`, `destinations`, `world` and `socket_limit` are then the caller's to set,
- * and `queue` or `told` of `assignments`. */
+/* Initializes `all`. Then the caller sets `sessions`, `destinations`, `world`, `socket_limit`, and
+ * `queue` or `told` of `assignments`. */
 void attempts_init(struct attempts *all);
 
-/* When no attempt is left. Frees the members named above but for socket_limit. */
+/* Frees `world`, `destinations`, `sessions` and the cache; no attempt must be left. */
 void attempts_fini(struct attempts *all);
 
-/* A new assignment (taken): starts at once or waits for a descriptor. */
+/* Takes a new assignment, which starts at once or waits for a descriptor. */
 void attempts_add(struct attempts *all, struct assignment *assignment);
 
-/* Start what waits, as far as there are descriptors. At the end of each turn. */
+/* Starts waiting attempts as far as descriptors allow; is called at the end of each turn. */
 void attempts_run(struct attempts *all);
 
-/* Content for an assignment has come; `fd` is taken. */
+/* Takes the content of an assignment, and `fd`. */
 void attempts_content(struct attempts *all, const struct wire_content *m, int fd);
 
-/* Close kept connections with QUIT: all (empty transport: an operator wants mail tried again, and
- * logins do not rest any more), or those to a destination, which another node gets: those in use
- * are not kept either, until a delivery comes for it again. */
+/* Closes kept connections with QUIT. With an empty transport, closes all, and refused logins are
+ * tried again: an operator wants mail retried. Otherwise closes those to one destination, which
+ * another node gets; none is kept for it until it gets another delivery. */
 void attempts_forget(struct attempts *all, struct slice transport, struct slice nexthop);
 
-/* The node's lease is over: break off what has not reached the end of its content, and close kept
- * connections. */
+/* Breaks off each delivery that has not reached the end of its content, and closes kept
+ * connections: the node's lease is over. */
 void attempts_break_off(struct attempts *all);
-/* Another node waits for the mail of this entry: the same, if it is here still. */
+/* Breaks off this entry's delivery, if it has not reached the end of its content: another node
+ * waits for the mail. */
 void attempts_break_off_one(struct attempts *all, uint64_t entry);
 
-/* Give back what was not begun; close kept connections with QUIT. What is in a transaction
- * goes on. */
+/* Returns deliveries that have not begun to the queue process, and closes kept connections with
+ * QUIT. Transactions continue. */
 void attempts_stop(struct attempts *all);
 
-/* End the rest, too: nothing is waited for any more. */
+/* Ends the remaining transactions, too. */
 void attempts_cut(struct attempts *all);
 
-/* The queue process is gone and will deliver anew what it has no result for. Drop everything that
- * has not reached the end of its content; the rest goes on, because by now the peer may have the
- * message, and its reply at least tells the log. */
+/* Drops each delivery that has not reached the end of its content: the queue process is gone and
+ * will repeat deliveries without a result. The others continue, because the peer may have the
+ * message; their replies are logged. */
 void attempts_queue_lost(struct attempts *all);
 
 bool attempts_idle(const struct attempts *all);
-/* No connection is kept. */
+/* Is there no idle connection? */
 bool attempts_keep_none(const struct attempts *all);
 
-/* For sessions_new: `arg` is the struct attempts. */
+/* Releases the destination of a session that has ended; is the callback for sessions_new, with the
+ * struct attempts as `arg`. */
 void attempts_session_closed(void *arg, const struct session_settings *settings);
 
 #endif

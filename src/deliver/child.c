@@ -23,7 +23,7 @@ _Noreturn void child_fail(struct status status, const char *format, ...)
     char printed[STATUS_SIZE];
     va_list args;
 
-    /* A reader that is gone misses it. */
+    /* The parent may have closed the pipe. */
     (void)dprintf(STDOUT_FILENO, "%s ", status_print(status, printed));
     va_start(args, format);
     (void)vdprintf(STDOUT_FILENO, format, args);

@@ -1,18 +1,19 @@
 /*
- * What a child process that delivers does at its start, and how it says what went wrong.
+ * The start of a child process that delivers, and its failure.
  *
- * That is "x.y.z text" on standard output and an exit status that fits; pipe_result reads both.
+ * A child reports a failure as "x.y.z text" on standard output, with a matching exit status;
+ * pipe_result reads both.
  */
 #ifndef DELIVER_CHILD_H
 #define DELIVER_CHILD_H
 
 #include "status.h"
 
-/* Signals as a program expects them at its start, but for SIGXFSZ: a full quota is an error to
- * report, not a death. */
+/* Resets signals to their defaults, except SIGXFSZ: it is ignored, so that a full quota is an error
+ * and does not kill the process. */
 void child_reset_signals(void);
 
-/* End this process with the reason. */
+/* Writes the reason to standard output and ends this process. */
 _Noreturn void child_fail(struct status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

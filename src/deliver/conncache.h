@@ -1,9 +1,9 @@
 /*
  * Idle connections kept for the next delivery to the same destination.
  *
- * A connection is found by its key, which its destination embeds; the one used last comes out
- * first, so that those a busy spell has left over grow old and are closed. The whole cache holds a
- * bounded number; one more drives out the oldest.
+ * A connection is found by its key, which its destination embeds. The connection used last is taken
+ * first, so that surplus connections of a busy time become old and are closed. The whole cache has
+ * a limit; an additional connection replaces the oldest.
  *
  * The cache owns nothing: sessions belong to the caller.
  */
@@ -28,18 +28,18 @@ struct conncache {
 void conncache_init(struct conncache *cache, size_t limit);
 void conncache_key_init(struct conncache_key *key);
 
-/* Keep a session. Returns one that has to go for it (the oldest, already taken out; perhaps the
- * same), or NULL. */
+/* Adds a session. If the cache is full, returns the oldest session (possibly `s` itself), already
+ * removed, for the caller to close; otherwise NULL. */
 struct session *conncache_put(struct conncache *cache, struct conncache_key *key,
                               struct session *s);
 
-/* Take out the session under this key that was used last, or NULL. */
+/* Removes and returns the session with this key that was used last, or NULL. */
 struct session *conncache_take(struct conncache *cache, struct conncache_key *key);
 
-/* Take out the session that was kept longest, or NULL. */
+/* Removes and returns the session that was kept longest, or NULL. */
 struct session *conncache_take_oldest(struct conncache *cache);
 
-/* Take out a session that is in the cache. */
+/* Removes a session that is in the cache. */
 void conncache_remove(struct conncache *cache, struct session *s);
 
 #endif

@@ -23,7 +23,7 @@ static void conclude(struct dane_lookup *l, enum dane_step step)
     l->done(l->arg, l);
 }
 
-/* With what stands in front of it it is a name that may be asked for. */
+/* Is the name nonempty, and short enough with the prefix of a TLSA query? */
 static bool can_ask(struct slice base)
 {
     return base.len > 0 && base.len + sizeof "_65535._tcp." <= DNS_NAME_MAX;
@@ -39,13 +39,13 @@ static void ask_tlsa(struct dane_lookup *l, const char *base)
     l->query = resolver_ask(l->resolver, slice_of(name, (size_t)len), RESOLVER_TLSA, on_tlsa, l);
 }
 
-/* The records at `base` that can be used; *ret_count: how many there are at all. False when the
- * packet can't be read. */
+/* Reads the usable records at `base`; *ret_count is the number of all. Returns false if the packet
+ * can't be read. */
 static bool read_records(struct dane_lookup *l, struct slice packet, size_t *ret_count)
 {
     struct slice data[DANE_RECORDS_MAX];
 
-    mem_free(l->packet); /* of the alias, which had none */
+    mem_free(l->packet); /* packet of the alias, without records */
     l->packet = mem_copy(packet.ptr, packet.len);
     if (!dns_answer_records(slice_of(l->packet, packet.len), RESOLVER_TLSA, data, DANE_RECORDS_MAX,
                             ret_count)) {
@@ -90,14 +90,15 @@ static void on_tlsa(void *arg, const struct resolver_answer *answer)
     l->ttl = ttl < l->ttl ? ttl : l->ttl;
     step = dane_after_tlsa(worth, count, l->record_count);
     if (step == DANE_NONE && strcmp(l->base, l->alias) == 0 && can_ask(slice_string(l->host))) {
-        ask_tlsa(l, l->host); /* its own name may have some */
+        ask_tlsa(l, l->host); /* the host's own name may have records */
     } else {
         conclude(l, step);
     }
 }
 
-/* The addresses were insecure; is that the alias's fault, or that of what it leads to? A name that
- * is securely no alias any more has other addresses by now: it is looked up anew. */
+/* The host's addresses are insecure: finds out whether the alias itself is secure. A secure answer
+ * that there is no alias contradicts the addresses, which have changed meanwhile; the host is
+ * skipped. */
 static void on_alias(void *arg, const struct resolver_answer *answer)
 {
     struct dane_lookup *l = arg;

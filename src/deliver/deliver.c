@@ -1,6 +1,7 @@
 /*
- * The role deliver: an SMTP and LMTP client for thousands of deliveries at once. This file is the
- * process around attempt.c: its channel to queue, its descriptors, its end.
+ * The role deliver: an SMTP and LMTP client for thousands of deliveries at once. This file has the
+ * process around attempt.c: the channel to the queue process, the limits of descriptors, start and
+ * end.
  */
 
 #include "role.h"
@@ -16,27 +17,29 @@
 #include "entropy.h"
 #include "log.h"
 #include "mem.h"
+#include "dns_link.h"
 #include "resolver.h"
 #include "stream.h"
 #include "sts_client.h"
 #include "tls_look.h"
 #include "worker.h"
 
-/* Descriptors for other things: questions to name servers, the loop, the log, channels, and those
- * that may come with one read of a channel. */
-#define DESCRIPTORS_RESERVED 720
-/* With fewer than these there is no point in starting. */
+/* Descriptors for other purposes: event loop, log, channels, and those that one read of a channel
+ * can bring. */
+#define DESCRIPTORS_RESERVED 208
+/* The process does not start with fewer descriptors than this. */
 #define DESCRIPTORS_MIN 64
 
 struct deliver {
     struct worker worker;
     struct streams *streams;
-    struct resolver *resolver, *validator; /* the second has a trust anchor; NULL: there is none */
+    struct dns_link *dns;
+    struct resolver *resolver, *validator; /* `validator` asks for proven answers */
     struct attempts attempts;
     struct sts_client sts;
     struct tls_looks looks;
     struct dialogue dialogue;
-    size_t content_limit; /* descriptors with content */
+    size_t content_limit; /* largest number of descriptors with content */
 };
 
 /* ---- the channel to queue ------------------------------------------------------------------- */
@@ -124,12 +127,16 @@ static void deliver_peer(struct role *role, const struct wire_peer *peer, int fd
 {
     struct deliver *d = role->state;
 
-    worker_peer(&d->worker, peer, fd);
+    if (peer->role == ROLE_RESOLVE) {
+        dns_link_peer(d->dns, fd);
+    } else {
+        worker_peer(&d->worker, peer, fd);
+    }
 }
 
 /* ---- the process ---------------------------------------------------------------------------- */
 
-/* Share out the descriptors we may have between connections and content. */
+/* Divides the available descriptors between connections and content. */
 static bool set_limits(struct deliver *d)
 {
     struct rlimit limit;
@@ -147,27 +154,13 @@ static bool set_limits(struct deliver *d)
     return true;
 }
 
-/* Both are there from the start, whatever the levels: a confined process can make no further one
- * after a reload. Domains without DANE do not wait for signatures of others. */
-static bool open_resolvers(struct deliver *d, const struct role *role)
+/* With a trust anchor the resolve process can prove answers. It keeps an anchor whose file is
+ * gone. */
+static void find_anchor(struct deliver *d, const struct role *role)
 {
-    const struct conf_list *servers = &role->conf->smtp_dns_server;
-    struct slice anchors = role_file(role, slice_string(role->conf->dnssec_trust_anchor_file));
-    struct buf error;
-
-    buf_init(&error, LOG_LINE_MAX);
-    d->resolver = resolver_new(role->base, servers->items, servers->count, slice_of("", 0), &error);
-    if (d->resolver == NULL) {
-        log_error("%s", buf_cstr(&error));
-    } else if (anchors.len > 0) {
-        d->validator = resolver_new(role->base, servers->items, servers->count, anchors, &error);
-        if (d->validator == NULL) {
-            log_warning("no DANE: dnssec_trust_anchor_file = %s: %s",
-                        role->conf->dnssec_trust_anchor_file, buf_cstr(&error));
-        }
+    if (role_file(role, slice_string(role->conf->dnssec_trust_anchor_file)).len > 0) {
+        d->attempts.world.validator = d->validator;
     }
-    buf_fini(&error);
-    return d->resolver != NULL;
 }
 
 static int deliver_start(struct role *role)
@@ -180,14 +173,13 @@ static int deliver_start(struct role *role)
         mem_free(d);
         return EX_OSERR;
     }
-    if (!open_resolvers(d, role)) {
-        mem_free(d);
-        return EX_CONFIG;
-    }
+    d->dns = dns_link_new(role->base);
+    d->resolver = resolver_over(role->base, d->dns, false);
+    d->validator = resolver_over(role->base, d->dns, true);
     d->streams = streams_new(role->base);
     d->attempts.destinations = smtp_destinations_new(role);
     hops_world_init(&d->attempts.world, role->conf, d->resolver, entropy_u64());
-    d->attempts.world.validator = d->validator;
+    find_anchor(d, role);
     d->attempts.sessions = sessions_new(d->streams, attempts_session_closed, &d->attempts);
     worker_init(&d->worker, role, &queue_ops, d);
     dialogue_init(&d->dialogue, &d->worker.queue);
@@ -201,13 +193,12 @@ static int deliver_start(struct role *role)
     return EX_OK;
 }
 
-/* Name servers, trust anchors and the hosts file can't be read again by a confined process; the
- * rest can. */
 static void deliver_reload(struct role *role, const struct conf *old)
 {
     struct deliver *d = role->state;
 
     (void)old;
+    find_anchor(d, role);
     attempts_forget(&d->attempts, slice_of("", 0), slice_of("", 0));
     smtp_destinations_renew(d->attempts.destinations);
     hops_world_renew(&d->attempts.world, role->conf);
@@ -219,7 +210,7 @@ static void deliver_stop(struct role *role)
 
     worker_stop(&d->worker, role->conf->shutdown_timeout_us);
     attempts_stop(&d->attempts);
-    tls_looks_drop(&d->looks); /* they have connections; who asked is told when this process ends */
+    tls_looks_drop(&d->looks); /* they have connections; the end of this process answers them */
 }
 
 static void deliver_clock_moved(struct role *role)
@@ -229,7 +220,7 @@ static void deliver_clock_moved(struct role *role)
     streams_clock_moved(d->streams);
 }
 
-/* Everything has its end: what is left after shutdown_timeout is cut off. */
+/* Ends the process when nothing is left; cuts off remaining deliveries after shutdown_timeout. */
 static void stop_if_done(struct deliver *d)
 {
     if (mono_reached(d->worker.stop_at, clock_mono())) {
@@ -246,13 +237,13 @@ static void deliver_turn(struct role *role)
     bool leased = lease_page_exists(&d->worker.lease);
 
     if (leased && !lease_holds(&d->worker.lease)) {
-        attempts_break_off(&d->attempts); /* not even a peer that is silent holds one back */
+        attempts_break_off(&d->attempts); /* even if the peer is silent */
     }
     attempts_run(&d->attempts);
     if (d->worker.queue != NULL) {
         channel_pause(d->worker.queue, d->attempts.descriptors >= d->content_limit);
     }
-    worker_tick(&d->worker, !TAILQ_EMPTY(&d->attempts.waiting) || /* for a descriptor */
+    worker_tick(&d->worker, !TAILQ_EMPTY(&d->attempts.waiting) || /* some wait for a descriptor */
                                 (leased && (!attempts_idle(&d->attempts) ||
                                             !attempts_keep_none(&d->attempts))));
     if (role->stopping) {
@@ -264,7 +255,7 @@ static void deliver_end(struct role *role)
 {
     struct deliver *d = role->state;
 
-    d->attempts.assignments.queue = NULL; /* which is told nothing more */
+    d->attempts.assignments.queue = NULL; /* it gets no further results */
     dialogue_drop(&d->dialogue);
     attempts_cut(&d->attempts);
     tls_looks_drop(&d->looks);
@@ -273,6 +264,7 @@ static void deliver_end(struct role *role)
     sts_client_fini(&d->sts);
     resolver_free(d->resolver);
     resolver_free(d->validator);
+    dns_link_free(d->dns);
     streams_free(d->streams);
     mem_free(d);
 }

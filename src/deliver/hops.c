@@ -20,18 +20,18 @@ static const struct status null_mx = {STATUS_PERMANENT, 1, 10};
 static const struct status not_proven = {STATUS_TRANSIENT, 7, 5};
 static const struct status bad_configuration = {STATUS_TRANSIENT, 3, 5};
 
-/* What is known of a host of the list. */
+/* Facts about a host of the list. */
 struct hops_host {
     struct hops *hops;
-    struct dane_lookup *dane; /* owned; its answer once nothing is pending */
-    size_t pending;           /* address questions */
-    bool secure;              /* an answer with addresses was */
-    char alias[DNS_NAME_MAX]; /* what it is an alias of; empty: of nothing */
-    uint32_t ttl;             /* seconds that its addresses hold */
+    struct dane_lookup *dane; /* owned; its answer is valid once `pending` of the list is 0 */
+    size_t pending;           /* number of address queries in flight */
+    bool secure;              /* an answer with addresses was secure */
+    char alias[DNS_NAME_MAX]; /* target if the host is an alias; else empty */
+    uint32_t ttl;             /* time to live of its addresses, in seconds */
     enum tls_sts sts;
 };
 
-/* One address question. */
+/* One address query. */
 struct hops_lookup {
     struct hops *hops;
     struct resolver_query *query;
@@ -39,7 +39,7 @@ struct hops_lookup {
     enum mxlist_family family;
 };
 
-/* ---- ourselves ------------------------------------------------------------------------------ */
+/* ---- own addresses -------------------------------------------------------------------------- */
 
 static bool parse_address(struct slice text, uint16_t port, union ip_address *ret_ip)
 {
@@ -70,13 +70,13 @@ static void add_self(struct hops_world *world, const union ip_address *ip)
     world->self[world->self_count++] = *ip;
 }
 
-/* A listener on all addresses listens on those of each interface. */
+/* Adds the address of each interface, for a listener on all addresses. */
 static void add_interfaces(struct hops_world *world, uint16_t port)
 {
     struct ifaddrs *all;
 
     if (getifaddrs(&all) != 0) {
-        return; /* the host name still tells this machine's name */
+        return; /* the host name still finds loops */
     }
     for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next) {
         union ip_address ip = {0};
@@ -131,7 +131,7 @@ static void add_listener(struct hops_world *world, struct slice url, bool interf
     }
 }
 
-/* What needs nothing but the configuration. */
+/* Takes settings that need only the configuration. */
 static void take_conf(struct hops_world *world, const struct conf *conf)
 {
     mem_free(world->hostname);
@@ -184,6 +184,7 @@ static void set_text(struct hops *h, enum hops_outcome outcome, struct status st
     va_list args;
 
     h->outcome = outcome;
+    h->cause = FAILURE_LOOKUP;
     h->status = status;
     buf_init(&text, TEXT_MAX);
     va_start(args, format);
@@ -209,20 +210,19 @@ static void finish(struct hops *h)
     }
 }
 
-/* Until when do these seconds last, which the DNS gives? What no such time holds for does not
- * change. */
+/* Converts a time to live of the DNS into a time. */
 static struct mono until(uint32_t ttl)
 {
     return mono_after(clock_mono(), (int64_t)ttl * US_PER_S);
 }
 
-/* A policy that does not look at the DNS holds until a reload. */
+/* Does a demand depend on no DNS answer and no MTA-STS policy? Then it is valid until a reload. */
 static bool is_fixed(const struct hops *h)
 {
     return !tls_policy_uses_dane(h->tls.level) && h->sts_until.us == US_FOREVER;
 }
 
-/* The host with all that is known of it. */
+/* Collects the facts about a host. */
 static struct tls_host describe(const struct hops *h, size_t i)
 {
     const struct hops_host *known = &h->hosts[i];
@@ -249,7 +249,8 @@ static struct tls_host describe(const struct hops *h, size_t i)
     return host;
 }
 
-/* What each host has to show. The reason of the first that is not to be used goes to *ret_why. */
+/* Makes the demand of each host. Appends the reason why the first unusable host is not used to
+ * *ret_why. */
 static void make_demands(struct hops *h, struct buf *ret_why)
 {
     h->demands = mem_array(h->list.host_count, sizeof h->demands[0]);
@@ -270,19 +271,26 @@ static void make_demands(struct hops *h, struct buf *ret_why)
     }
 }
 
-/* All hosts and addresses are known. */
+static void look_aside(struct hops *h);
+
+/* Sets the answer; all hosts and addresses are known. */
 static void conclude(struct hops *h)
 {
+    bool has_one_family = h->world->ipv4 != h->world->ipv6;
     const char *type = h->world->ipv4 ? "A" : "AAAA";
     struct buf why;
 
+    if (h->list.address_count == 0 && !h->again && !h->looks_aside && has_one_family) {
+        look_aside(h);
+        return;
+    }
     buf_init(&why, TEXT_MAX);
     make_demands(h, &why);
 
     for (size_t i = 0; h->detect_self && i < h->list.host_count; i++) {
         struct mx_host *host = &h->list.hosts[i];
 
-        /* Behind a translated address only the name gives us away. */
+        /* With address translation our addresses differ, and only the name identifies this host. */
         host->self = h->by_mx &&
                      slice_equal_nocase(slice_string(host->name), slice_string(h->world->hostname));
     }
@@ -299,15 +307,21 @@ static void conclude(struct hops *h)
         break;
     case MXLIST_LOOP:
         h->last_word = true;
-        set_text(h, HOPS_BOUNCED, loops_back, "mail for %s loops back to myself", h->name);
+        set_text(h, HOPS_FAILED, loops_back, "mail for %s loops back to myself", h->name);
+        h->cause = FAILURE_LOOP;
         break;
     case MXLIST_EMPTY:
         if (h->again) {
             set_dns_text(h, HOPS_DEFERRED, try_again, type, "Host not found, try again");
+        } else if (h->aside) {
+            set_text(h, HOPS_FAILED, not_found,
+                     "Host %s has %s addresses alone, which inet_protocols leaves out", h->name,
+                     h->world->ipv4 ? "IPv6" : "IPv4");
+            h->cause = FAILURE_OURS;
         } else if (h->missing) {
-            set_dns_text(h, HOPS_BOUNCED, not_found, type, "Host not found");
+            set_dns_text(h, HOPS_FAILED, not_found, type, "Host not found");
         } else {
-            set_dns_text(h, HOPS_BOUNCED, not_found, type,
+            set_dns_text(h, HOPS_FAILED, not_found, type,
                          "Host found but no data record of requested type");
         }
         break;
@@ -316,9 +330,9 @@ static void conclude(struct hops *h)
     finish(h);
 }
 
-/* ---- questions ------------------------------------------------------------------------------ */
+/* ---- queries -------------------------------------------------------------------------------- */
 
-/* One of the things asked for is known. */
+/* Counts the end of one query. */
 static void settled(struct hops *h)
 {
     CHECK(h->pending > 0);
@@ -327,7 +341,7 @@ static void settled(struct hops *h)
     }
 }
 
-/* Whose answers count: with DANE only those that can be proven. */
+/* Returns the resolver to use: with DANE the one with proven answers. */
 static struct resolver *resolver_of(const struct hops *h)
 {
     bool prove = h->tls.prove && h->world->validator != NULL;
@@ -343,7 +357,7 @@ static void on_dane(void *arg, struct dane_lookup *lookup)
     settled(host->hops);
 }
 
-/* All addresses of a host are known: has it TLSA records? */
+/* Looks up a host's TLSA records; all its addresses are known. */
 static void ask_dane(struct hops *h, size_t i)
 {
     struct hops_host *host = &h->hosts[i];
@@ -358,6 +372,18 @@ static void ask_dane(struct hops *h, size_t i)
     }
 }
 
+static bool has_addresses(struct slice packet, enum mxlist_family family)
+{
+    struct mxlist list;
+    bool has;
+
+    mxlist_init(&list);
+    mxlist_add_host(&list, SLICE("host"));
+    has = mxlist_add_addresses(&list, 0, packet, family, 25) == MXLIST_SOME;
+    mxlist_fini(&list);
+    return has;
+}
+
 static void take_addresses(struct hops *h, const struct hops_lookup *lookup,
                            const struct resolver_answer *answer)
 {
@@ -365,6 +391,10 @@ static void take_addresses(struct hops *h, const struct hops_lookup *lookup,
     struct slice name = slice_string(h->list.hosts[lookup->host].name);
     uint32_t ttl = dns_answer_ttl(answer->packet);
 
+    if (h->looks_aside) {
+        h->aside = h->aside || has_addresses(answer->packet, lookup->family);
+        return;
+    }
     switch (mxlist_add_addresses(&h->list, lookup->host, answer->packet, lookup->family, h->port)) {
     case MXLIST_BAD:
         h->again = true;
@@ -378,14 +408,14 @@ static void take_addresses(struct hops *h, const struct hops_lookup *lookup,
         if (host->alias[0] == '\0') {
             (void)dns_answer_alias(answer->packet,
                                    lookup->family == MXLIST_IPV6 ? ns_t_aaaa : ns_t_a, name,
-                                   host->alias); /* it stays empty then */
+                                   host->alias); /* stays empty without an alias */
         }
         return;
     }
     UNREACHABLE("an answer beyond the enum");
 }
 
-/* For the log: the mail is only told that the lookup has failed. */
+/* Logs why an answer is bogus; the text for the mail is only that the lookup failed. */
 static void log_bogus(const struct resolver_answer *answer)
 {
     if (answer->bogus != NULL) {
@@ -411,7 +441,7 @@ static void on_addresses(void *arg, const struct resolver_answer *answer)
         h->again = true;
         break;
     }
-    if (--h->hosts[lookup->host].pending == 0) {
+    if (--h->hosts[lookup->host].pending == 0 && !h->looks_aside) {
         ask_dane(h, lookup->host);
     }
     settled(h);
@@ -429,7 +459,19 @@ static void ask_address(struct hops *h, size_t host, enum mxlist_family family)
                      family == MXLIST_IPV6 ? RESOLVER_AAAA : RESOLVER_A, on_addresses, lookup);
 }
 
-/* What the policy forbids, where that is not obeyed. */
+/* Looks up addresses of the family that inet_protocols leaves out. They are not used, but if there
+ * are any, our configuration is the reason for the failure. */
+static void look_aside(struct hops *h)
+{
+    h->looks_aside = true;
+    h->pending++;
+    for (size_t i = 0; i < h->list.host_count; i++) {
+        ask_address(h, i, h->world->ipv4 ? MXLIST_IPV6 : MXLIST_IPV4);
+    }
+    settled(h);
+}
+
+/* Logs that the policy does not allow a host, if the policy is not enforced. */
 static void log_sts(const struct hops *h, const struct sts_policy *policy, const char *host)
 {
     if (policy->mode != STS_NONE) {
@@ -460,7 +502,7 @@ static void on_sts(void *arg, const struct sts_answer *answer)
     settled(h);
 }
 
-/* The policy is the domain's: a host in brackets has none. */
+/* Requests the policy of the domain; a host in brackets has none. */
 static void ask_sts(struct hops *h)
 {
     const struct sts_source *source = h->world->sts;
@@ -476,12 +518,12 @@ static void ask_addresses(struct hops *h)
 {
     h->lookups = mem_array(h->list.host_count * 2, sizeof h->lookups[0]);
     h->hosts = mem_array(h->list.host_count, sizeof h->hosts[0]);
-    h->pending++; /* this function's own */
+    h->pending++; /* for this function */
     for (size_t i = 0; i < h->list.host_count; i++) {
         union ip_address ip;
 
         h->hosts[i] = (struct hops_host){.hops = h, .ttl = UINT32_MAX};
-        /* An exchanger given as an address is against the rules, and common. */
+        /* An address as mail exchanger is against the rules, but common. */
         if (parse_address(slice_string(h->list.hosts[i].name), h->port, &ip)) {
             mxlist_add_address(&h->list, i, &ip);
             continue;
@@ -506,17 +548,17 @@ static void on_mx_answer(struct hops *h, const struct resolver_answer *answer)
         h->proven = answer->secure;
         if (h->proven) {
             (void)dns_answer_alias(answer->packet, ns_t_mx, slice_string(h->name),
-                                   h->domain_alias); /* it stays empty then */
+                                   h->domain_alias); /* stays empty without an alias */
         }
         ask_addresses(h);
         return;
-    case MXLIST_NONE: /* the domain is the host: its addresses will say whether it is proven */
+    case MXLIST_NONE: /* the domain is the host; its addresses decide whether it is secure */
         mxlist_add_host(&h->list, slice_string(h->name));
         ask_addresses(h);
         return;
     case MXLIST_NULL:
         h->last_word = true;
-        set_text(h, HOPS_BOUNCED, null_mx, "Domain %s does not accept mail (nullMX)", h->name);
+        set_text(h, HOPS_FAILED, null_mx, "Domain %s does not accept mail (nullMX)", h->name);
         break;
     case MXLIST_BAD:
         set_dns_text(h, HOPS_DEFERRED, try_again, "MX",
@@ -537,7 +579,7 @@ static void on_mx(void *arg, const struct resolver_answer *answer)
         on_mx_answer(h, answer);
         return;
     case RESOLVER_NO_NAME:
-        set_dns_text(h, HOPS_BOUNCED, not_found, "MX", "Host not found");
+        set_dns_text(h, HOPS_FAILED, not_found, "MX", "Host not found");
         break;
     case RESOLVER_AGAIN:
         set_dns_text(h, HOPS_DEFERRED, try_again, "MX",
@@ -558,7 +600,7 @@ static void begin(struct hops *h, const struct nexthop *nexthop)
         ask_addresses(h);
         return;
     }
-    /* A trailing dot only says that the name is complete. */
+    /* A trailing dot only marks a complete name. */
     if (name.len > 1 && name.ptr[name.len - 1] == '.') {
         name.len--;
         h->name[name.len] = '\0';
@@ -566,10 +608,10 @@ static void begin(struct hops *h, const struct nexthop *nexthop)
     if (resolver_of(h) == NULL) {
         set_text(h, HOPS_DEFERRED, bad_configuration,
                  "mail system configuration error: no DANE without the trust anchor of "
-                 "dnssec_trust_anchor_file at the start");
+                 "dnssec_trust_anchor_file");
         finish(h);
     } else if (!dns_name_valid(name)) {
-        set_dns_text(h, HOPS_BOUNCED, not_found, nexthop->use_mx ? "MX" : "A",
+        set_dns_text(h, HOPS_FAILED, not_found, nexthop->use_mx ? "MX" : "A",
                      "Invalid host or domain name");
         finish(h);
     } else if (nexthop->use_mx) {

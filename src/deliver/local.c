@@ -1,23 +1,24 @@
 /*
- * The role local: deliveries on this machine, each by a process of its own, so that a slow disk or
- * a hanging command holds up nothing else.
+ * The role local: deliveries on this machine. Each has a process of its own, so that a slow disk or
+ * a hanging command delays no other delivery.
  *
  *   taken --> WAITING (for content, for a free place) --> child process --> its end --> verdict
  *                 ^                                                            |
  *                 +------------- maildir: the next recipient ------------------+
  *
- * A maildir child writes one recipient's copy, a pipe child runs one command for all of them. Both
- * say what went wrong on their output, "x.y.z text", and by their exit status. A child is a process
- * group: when its time is over the whole group is killed.
+ * A maildir child writes one recipient's copy; a pipe child runs one command for all recipients.
+ * Both report failures by "x.y.z text" on their output and by their exit status. A child is a
+ * process group, which is killed as a whole when its time is over.
  *
- * While the node's lease is over (lease_page.h) no child is started. The child takes the last look
- * itself, directly before the rename or the command's start; when it breaks off it says so in
- * memory that it shares with this process, which no command can reach, and the recipients go back
- * untried. So it is when another node waits (WIRE_BREAK_OFF): a job without a child goes back, one
- * with a child is called back in the same memory. A command that was started can't be.
+ * While the node's lease is over (lease_page.h) no child is started. The child itself takes the
+ * last look, directly before the rename or the start of the command. If it breaks off, it sets a
+ * flag in memory shared with this process, which no command can reach, and the recipients go back
+ * untried. If another node waits (WIRE_BREAK_OFF), a job without a child goes back at once, and a
+ * child is called back by a flag in the same memory. A command that has started can't be called
+ * back.
  *
- * The user is `user=` when this process is root, and never root; without root everything runs as
- * the user of this process, and a different `user=` defers the mail.
+ * The child's user is `user=` if this process is root, and never root. Without root all children
+ * run as the user of this process, and a different `user=` defers the mail.
  */
 #include "role.h"
 
@@ -49,34 +50,34 @@
 #include "pipe.h"
 #include "worker.h"
 
-/* Children at once; the scheduler's limits are far below. */
+/* Largest number of children at once; the scheduler's limits are far lower. */
 #define CHILDREN_MAX 500
-/* Output of a child read in one go; more waits for its next turn. */
+/* Bytes of a child's output read at once; the rest waits for the next turn. */
 #define OUTPUT_TURN_MAX 65536
-/* Room for a child's reason, whatever command_output_limit says. */
+/* Minimum room for a child's reason, whatever command_output_limit is. */
 #define OUTPUT_MIN 1024
-/* The descriptor a child keeps beside the three standard ones. */
+/* The descriptor that a child keeps in addition to the three standard ones. */
 #define CONTENT_FD_CHILD 3
 
 struct local;
 
-/* Shared with a child. */
+/* Flags in memory shared with a child. */
 struct last_look {
-    _Atomic bool is_called_back; /* this process's: it is to break off */
-    _Atomic bool broke_off;      /* the child's: it has */
+    _Atomic bool is_called_back; /* set by this process: the child must break off */
+    _Atomic bool broke_off;      /* set by the child: it has broken off */
 };
 
 struct local_delivery {
     struct local *local;
     struct assignment *assignment; /* owned */
-    pid_t pid;                     /* 0: no child at the moment */
-    int output_fd;                 /* what the child says; -1 */
+    pid_t pid;                     /* 0: no child */
+    int output_fd;                 /* output of the child; -1: none */
     struct event *output_event, *timeout_event;
     struct buf output;
-    char *name;              /* owned: of the command, for texts */
-    struct last_look *look;  /* of the child, where there is a lease; else NULL */
-    const char *called_back; /* why it is to be broken off; NULL: it is not */
-    size_t rcpt_at;          /* maildir: whose copy is being written */
+    char *name;              /* owned: name of the command, for texts */
+    struct last_look *look;  /* shared with the child if there is a lease; else NULL */
+    const char *called_back; /* reason why it must be broken off; NULL: none */
+    size_t rcpt_at;          /* maildir: index of the current recipient */
     bool is_pipe;
     bool timed_out;
     bool waiting; /* in local->waiting */
@@ -89,10 +90,10 @@ struct local {
     struct worker worker;
     struct event *child_event;
     struct assignments assignments;
-    struct local_delivery *by_pid; /* those with a child */
+    struct local_delivery *by_pid; /* jobs with a child */
     TAILQ_HEAD(, local_delivery) waiting;
     struct mono held_until;
-    uint64_t deliveries; /* for unique names */
+    uint64_t deliveries; /* number of deliveries so far, for unique names */
 };
 
 static const struct status bad_mailbox = {STATUS_PERMANENT, 1, 1};
@@ -104,7 +105,7 @@ static const struct status shutting_down = {STATUS_TRANSIENT, 3, 2};
 
 /* ---- jobs ----------------------------------------------------------------------------------- */
 
-/* Stop listening to the child; it is dead, or its output is of no use. */
+/* Stops watching the child: it is dead, or its output is no longer needed. */
 static void forget_child(struct local_delivery *job)
 {
     if (job->pid != 0) {
@@ -124,7 +125,7 @@ static void forget_child(struct local_delivery *job)
     buf_clear(&job->output);
 }
 
-/* Everything but the assignment. */
+/* Frees everything except the assignment. */
 static void job_free(struct local_delivery *job)
 {
     forget_child(job);
@@ -151,7 +152,7 @@ static void give_back(struct local_delivery *job)
     job_free(job);
 }
 
-/* What has no verdict goes back. */
+/* Returns the recipients without a verdict to the queue process. */
 static void break_off(struct local_delivery *job)
 {
     assignment_break_off(job->assignment,
@@ -159,7 +160,7 @@ static void break_off(struct local_delivery *job)
     job_free(job);
 }
 
-/* "maildir", or the name of the pipe service. */
+/* Returns "maildir", or the name of the pipe service. */
 static struct slice relay_of(const struct local_delivery *job)
 {
     return job->is_pipe ? job->assignment->ask.transport : SLICE("maildir");
@@ -167,7 +168,8 @@ static struct slice relay_of(const struct local_delivery *job)
 
 static void decide_rest(struct local_delivery *job, struct status status, const char *text)
 {
-    assignment_decide_rest(job->assignment, status, slice_string(text), relay_of(job));
+    assignment_decide_rest(job->assignment, FAILURE_OURS, status, slice_string(text),
+                           relay_of(job));
     finish(job);
 }
 
@@ -188,12 +190,13 @@ static gid_t find_group(const char *name, gid_t otherwise)
     }
     group = getgrnam(name);
     if (group == NULL) {
-        child_fail(bad_configuration, "mail system configuration error: unknown group %s", name);
+        child_fail(bad_configuration, FAILURE_USER_TEXT "unknown group %s", name);
     }
     return group->gr_gid;
 }
 
-/* By name or number. What it returns is of the C library, until the next call. */
+/* Finds an account by name or number. The result belongs to the C library and lasts until the next
+ * call. */
 static const struct passwd *find_account(const char *name)
 {
     unsigned long long uid;
@@ -204,15 +207,15 @@ static const struct passwd *find_account(const char *name)
 
 static bool is_mail_owner(const struct conf *conf, uid_t uid)
 {
-    const struct passwd *owner =
-        conf->mail_owner[0] == '\0' ? NULL : find_account(conf->mail_owner);
+    const char *name = conf_mail_owner(conf);
+    const struct passwd *owner = name[0] == '\0' ? NULL : find_account(name);
 
     return owner != NULL && owner->pw_uid == uid;
 }
 
-/* Become the user that delivers. Returns its account, or NULL when nothing was to be changed. What
- * is refused here is refused when the configuration is read (conf.c); but accounts change, and maps
- * lead mail to transports that were not meant. */
+/* Changes to the user that delivers. Returns its account, or NULL if the transport has no user. The
+ * same checks are made when the configuration is read (conf.c); but accounts change, and maps can
+ * send mail to the wrong transport. */
 static const struct passwd *become(const struct conf *conf, const struct policy *policy)
 {
     bool root = geteuid() == 0;
@@ -222,29 +225,26 @@ static const struct passwd *become(const struct conf *conf, const struct policy 
 
     if (name[0] == '\0') {
         if (root) {
-            child_fail(bad_configuration,
-                       "mail system configuration error: the transport has no user=");
+            child_fail(bad_configuration, FAILURE_USER_TEXT "the transport has no user=");
         }
         return NULL;
     }
-    account = find_account(name); /* and again: the next one overwrites it */
+    account = find_account(name); /* again below: is_mail_owner overwrites it */
     if (account != NULL && root && strcmp(policy->user, POLICY_USER_MAIL_OWNER) != 0 &&
         is_mail_owner(conf, account->pw_uid)) {
-        child_fail(bad_configuration, "mail system configuration error: user %s is mail_owner",
-                   name);
+        child_fail(bad_configuration, FAILURE_USER_TEXT "user %s is mail_owner", name);
     }
     account = find_account(name);
     if (account == NULL) {
-        child_fail(bad_configuration, "mail system configuration error: unknown user %s", name);
+        child_fail(bad_configuration, FAILURE_USER_TEXT "unknown user %s", name);
     }
     if (root && account->pw_uid == 0) {
-        child_fail(bad_configuration,
-                   "mail system configuration error: nothing is delivered as root");
+        child_fail(bad_configuration, FAILURE_USER_TEXT "nothing is delivered as root");
     }
     if (!root) {
         if (account->pw_uid != geteuid()) {
-            child_fail(bad_configuration,
-                       "mail system configuration error: only root can deliver as user %s", name);
+            child_fail(bad_configuration, FAILURE_USER_TEXT "only root can deliver as user %s",
+                       name);
         }
         return account;
     }
@@ -270,7 +270,7 @@ static int read_content(void *arg, struct slice *ret_piece)
     return 1;
 }
 
-/* At the last look. */
+/* Ends the child at the last look. */
 static _Noreturn void child_breaks_off(const struct local_delivery *job)
 {
     job->look->broke_off = true;
@@ -324,14 +324,14 @@ static _Noreturn void child_pipe(struct local_delivery *job, const struct policy
     account = become(job->local->role->conf, policy);
     pipe_environment(delivery, account == NULL ? NULL : account->pw_name,
                      account == NULL ? NULL : account->pw_dir, &environment);
-    /* Only root may go up, and a command at the wrong priority is better than none. */
+    /* Only root may raise the priority; otherwise the command runs at its current one. */
     if (policy->priority != 0) {
         (void)setpriority(PRIO_PROCESS, 0, (int)policy->priority);
     }
     if (policy->nice != 0) {
         (void)setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + (int)policy->nice);
     }
-    /* The command gets standard input and output and nothing else of ours. */
+    /* The command gets only standard input, output and error. */
     (void)close_range(CONTENT_FD_CHILD, ~0U, 0);
     environ = environment.words;
     if (job->look != NULL &&
@@ -343,12 +343,12 @@ static _Noreturn void child_pipe(struct local_delivery *job, const struct policy
                "cannot execute \"%s\": %s", command->words[0], strerror(errno));
 }
 
-/* Out of the fork: a process group of its own, output to the pipe, input from nowhere, and none of
- * the descriptors by which this program talks to itself. */
+/* Prepares the child: its own process group, output to the pipe, input from /dev/null, and no
+ * internal descriptors. */
 static void child_begin(struct assignment *e, int output_fd)
 {
     int null = open("/dev/null", O_RDONLY);
-    /* Out of the way of the descriptors 0..3 before these are taken. */
+    /* Free the descriptors 0..3 before they are assigned. */
     int content = e->fd >= 0 ? fcntl(e->fd, F_DUPFD, CONTENT_FD_CHILD + 1) : -1;
     int output = fcntl(output_fd, F_DUPFD, CONTENT_FD_CHILD + 1);
 
@@ -369,10 +369,10 @@ static void child_begin(struct assignment *e, int output_fd)
     }
 }
 
-/* ---- the child's life ----------------------------------------------------------------------- */
+/* ---- watching the child ---------------------------------------------------------------------- */
 
-/* Take what the child says, up to the limit; the rest is read and forgotten, so that the child does
- * not hang on it. */
+/* Reads the child's output and keeps it up to the limit. The rest is dropped, so that the child
+ * does not block. */
 static void read_output(struct local_delivery *job)
 {
     char bytes[4096];
@@ -387,7 +387,7 @@ static void read_output(struct local_delivery *job)
         total += (size_t)n;
     }
     if (n == 0) {
-        CHECK(event_del(job->output_event) == 0); /* its end is the child's business */
+        CHECK(event_del(job->output_event) == 0); /* SIGCHLD reports its end */
     }
 }
 
@@ -400,7 +400,7 @@ static void on_output(evutil_socket_t fd, short what, void *arg)
 
 static void kill_child(struct local_delivery *job)
 {
-    (void)kill(-job->pid, SIGKILL); /* gone already: all the better */
+    (void)kill(-job->pid, SIGKILL); /* it may be gone */
     (void)kill(job->pid, SIGKILL);
 }
 
@@ -413,13 +413,13 @@ static void on_timeout(evutil_socket_t fd, short what, void *arg)
     (void)what;
     if (waitid(P_PID, (id_t)job->pid, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
         ended.si_pid != 0) {
-        return; /* it ended in time, while this process stood still: the signal is on its way */
+        return; /* it ended in time, but this process stood still: the signal will follow */
     }
     job->timed_out = true;
     kill_child(job);
 }
 
-/* The parent's side of a fork. */
+/* Watches the child in the parent after fork. */
 static void watch_child(struct local_delivery *job, pid_t pid, int output_fd,
                         const struct conf *conf)
 {
@@ -443,13 +443,13 @@ static void watch_child(struct local_delivery *job, pid_t pid, int output_fd,
     HASH_ADD(hh_pid, job->local->by_pid, pid, sizeof job->pid, job);
 }
 
-/* What a child is to do, all of it made before the fork. */
+/* The task of a child, complete before the fork. */
 struct child_task {
     struct policy policy;
-    struct buf path;          /* maildir */
-    struct slice *recipients; /* pipe; owned */
+    struct buf path;          /* for maildir */
+    struct slice *recipients; /* for pipe; owned */
     struct pipe_delivery pipe;
-    struct pipe_words command; /* pipe */
+    struct pipe_words command; /* for pipe */
 };
 
 static void child_task_fini(struct local_delivery *job, struct child_task *r)
@@ -471,7 +471,7 @@ static _Noreturn void child_main(struct local_delivery *job, struct child_task *
     child_maildir(job, &r->policy, buf_cstr(&r->path));
 }
 
-/* Memory for the last look; none is needed without a lease. */
+/* Maps memory for the last look, if there is a lease. Returns false if memory is short. */
 static bool share_memory(struct local_delivery *job)
 {
     void *at;
@@ -484,7 +484,7 @@ static bool share_memory(struct local_delivery *job)
     return job->look != NULL;
 }
 
-/* False when the system has no process, descriptor or memory to spare. */
+/* Forks a child. Returns false if the system is short of processes, descriptors or memory. */
 static bool run_child(struct local_delivery *job, struct child_task *r)
 {
     int fds[2];
@@ -495,14 +495,15 @@ static bool run_child(struct local_delivery *job, struct child_task *r)
         return false;
     }
     if (!share_memory(job)) {
-        (void)close(fds[0]); /* of no use, both */
+        (void)close(fds[0]); /* both unused */
         (void)close(fds[1]);
         return false;
     }
-    /* The writing end is a command's output, which has to be an ordinary one. */
+    /* The writing end becomes a command's output, so it must block. */
     CHECK(fcntl(fds[1], F_SETFL, 0) == 0);
     job->local->deliveries++;
-    /* Between fork and reset_signals no handler of ours may run in the child. */
+    /* Block signals: none of our handlers must run in the child between fork and
+     * child_reset_signals. */
     (void)sigfillset(&all);
     CHECK(sigprocmask(SIG_SETMASK, &all, &before) == 0);
     pid = fork();
@@ -510,9 +511,9 @@ static bool run_child(struct local_delivery *job, struct child_task *r)
         child_main(job, r, fds[1]);
     }
     CHECK(sigprocmask(SIG_SETMASK, &before, NULL) == 0);
-    (void)close(fds[1]); /* the child's */
+    (void)close(fds[1]); /* the child's end */
     if (pid < 0) {
-        (void)close(fds[0]); /* of no use */
+        (void)close(fds[0]); /* unused */
         forget_child(job);
         return false;
     }
@@ -522,7 +523,7 @@ static bool run_child(struct local_delivery *job, struct child_task *r)
 
 /* ---- from assignment to child --------------------------------------------------------------- */
 
-/* Is there a maildir for the recipient? If not, it has its verdict. */
+/* Finds the recipient's maildir. Otherwise sets the recipient's verdict and returns false. */
 static bool prepare_maildir(struct local_delivery *job, struct child_task *r)
 {
     const struct wire_deliver_rcpt *rcpt = &job->assignment->ask.rcpts[job->rcpt_at];
@@ -532,12 +533,12 @@ static bool prepare_maildir(struct local_delivery *job, struct child_task *r)
                      slice_string(job->local->role->conf->recipient_delimiter), &r->path, &why)) {
         return true;
     }
-    assignment_decide(job->assignment, job->rcpt_at, VERDICT_BOUNCED, bad_mailbox,
+    assignment_decide(job->assignment, job->rcpt_at, VERDICT_BOUNCED, FAILURE_MAIL, bad_mailbox,
                       slice_string(why), relay_of(job));
     return false;
 }
 
-/* Is there a command? If not, all have their verdict. */
+/* Makes the command line. Otherwise sets the verdict of all recipients and returns false. */
 static bool prepare_pipe(struct local_delivery *job, struct child_task *r)
 {
     const struct wire_deliver *ask = &job->assignment->ask;
@@ -563,23 +564,21 @@ static bool prepare_pipe(struct local_delivery *job, struct child_task *r)
         job->name = mem_string(r->command.words[0]);
         return true;
     }
-    if (outcome == PIPE_BAD_COMMAND) {
-        log_warning("transport %.*s: command: %s", SLICE_ARGS(ask->transport), why);
-    }
-    assignment_decide_rest(job->assignment,
+    assignment_decide_rest(job->assignment, FAILURE_MAIL,
                            outcome == PIPE_BAD_COMMAND ? bad_configuration : bad_address,
                            slice_string(why), relay_of(job));
     return false;
 }
 
-/* Can this policy deliver this entry at all? If not, all have their verdict. */
+/* Checks whether this policy can deliver the entry. Otherwise sets the verdict of all recipients
+ * and returns false. */
 static bool fits(struct local_delivery *job, const struct policy *policy)
 {
     const struct wire_deliver *ask = &job->assignment->ask;
     char text[120];
 
     if (policy->agent != CONF_AGENT_MAILDIR && policy->agent != CONF_AGENT_PIPE) {
-        assignment_decide_rest(job->assignment, bad_configuration,
+        assignment_decide_rest(job->assignment, FAILURE_OURS, bad_configuration,
                                SLICE("mail system configuration error: not a local transport"),
                                SLICE("none"));
         return false;
@@ -587,13 +586,14 @@ static bool fits(struct local_delivery *job, const struct policy *policy)
     if (policy->size_limit > 0 && ask->size > (uint64_t)policy->size_limit) {
         (void)snprintf(text, sizeof text, "message size %llu exceeds size limit %lld",
                        (unsigned long long)ask->size, (long long)policy->size_limit);
-        assignment_decide_rest(job->assignment, too_large, slice_string(text), relay_of(job));
+        assignment_decide_rest(job->assignment, FAILURE_RULE, too_large, slice_string(text),
+                               relay_of(job));
         return false;
     }
     return true;
 }
 
-/* Do the next thing for this job: start a child, or finish it. */
+/* Takes the next step of a job: starts a child, or finishes the job. */
 static void advance(struct local_delivery *job)
 {
     struct local *l = job->local;
@@ -644,7 +644,7 @@ static void run_waiting(struct local *l)
     }
 }
 
-/* The child is dead: what did it say? */
+/* Handles the end of a child: its output and exit status become verdicts. */
 static void on_end(struct local_delivery *job, int wait_status)
 {
     struct pipe_end end = {.wait_status = wait_status,
@@ -670,13 +670,14 @@ static void on_end(struct local_delivery *job, int wait_status)
     }
     forget_child(job);
     if (job->is_pipe) {
-        assignment_decide_rest(job->assignment, status, buf_slice(&text), relay_of(job));
+        assignment_decide_rest(job->assignment, FAILURE_ANSWER, status, buf_slice(&text),
+                               relay_of(job));
     } else {
         assignment_decide(job->assignment, job->rcpt_at++,
                           status.class == STATUS_SUCCESS     ? VERDICT_SENT
                           : status.class == STATUS_PERMANENT ? VERDICT_BOUNCED
                                                              : VERDICT_DEFERRED,
-                          status, buf_slice(&text), relay_of(job));
+                          FAILURE_ANSWER, status, buf_slice(&text), relay_of(job));
     }
     buf_fini(&text);
     mem_free(service);
@@ -745,7 +746,7 @@ static bool on_content(struct local *l, const struct frame *frame)
     job = assignments_find(&l->assignments, content.entry);
     if (job == NULL) {
         if (frame->fd >= 0) {
-            (void)close(frame->fd); /* its job was given back */
+            (void)close(frame->fd); /* the job was returned */
         }
         return true;
     }
@@ -757,7 +758,7 @@ static bool on_content(struct local *l, const struct frame *frame)
     return true;
 }
 
-/* Another node waits for it. */
+/* Breaks off a job because another node waits for it. */
 static bool on_break_off(struct local *l, const struct frame *frame)
 {
     struct local_delivery *job;
@@ -768,7 +769,7 @@ static bool on_break_off(struct local *l, const struct frame *frame)
     }
     job = assignments_find(&l->assignments, entry);
     if (job == NULL) {
-        return true; /* it has ended */
+        return true; /* the job has ended */
     }
     job->called_back = "another node waits for it";
     if (job->pid == 0) {
@@ -794,7 +795,7 @@ static bool on_frame(void *arg, const struct frame *frame)
         return on_content(l, frame);
     case WIRE_BREAK_OFF:
         return on_break_off(l, frame);
-    case WIRE_FORGET: /* there are no connections to forget */
+    case WIRE_FORGET: /* no connections are kept */
         return true;
     default:
         return false;
@@ -806,8 +807,8 @@ static bool has_child(const struct local_delivery *job)
     return job->pid != 0;
 }
 
-/* Queue is gone and will deliver anew what it has no result for. A child that is at work is let
- * finish: it is better to have a copy twice than to cut a command in the middle. */
+/* Does this job continue as an orphan? The queue process will repeat deliveries without a result;
+ * but a second copy is better than a command cut in the middle, so running children continue. */
 static bool goes_on(void *arg, void *owner)
 {
     struct local_delivery *job = owner;
@@ -854,14 +855,14 @@ static int local_start(struct role *role)
     return EX_OK;
 }
 
-/* Policies are looked up for each child. */
+/* Nothing: each child looks up its policy. */
 static void local_reload(struct role *role, const struct conf *old)
 {
     (void)role;
     (void)old;
 }
 
-/* What has no child at work. */
+/* Returns a job without a child. */
 static void end_early(void *arg, void *owner)
 {
     struct local_delivery *job = owner;
@@ -885,7 +886,7 @@ static void local_stop(struct role *role)
     assignments_each(&l->assignments, end_early, NULL);
 }
 
-/* Kill what is still at work. What a command had done by then is not known. */
+/* Kills the remaining children. The effects of their commands so far are unknown. */
 static void cut(struct local *l)
 {
     struct local_delivery *job, *next;
@@ -912,7 +913,7 @@ static void local_turn(struct role *role)
     struct local *l = role->state;
 
     run_waiting(l);
-    worker_tick(&l->worker, !TAILQ_EMPTY(&l->waiting)); /* for a free place */
+    worker_tick(&l->worker, !TAILQ_EMPTY(&l->waiting)); /* some wait for a free place */
     if (role->stopping) {
         stop_if_done(l);
     }

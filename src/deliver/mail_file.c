@@ -7,7 +7,7 @@
 #include "envelope.h"
 #include "lines.h"
 
-/* Written at once. A piece may be larger than that; it is cut. */
+/* Bytes written at once. A longer piece is split. */
 #define CHUNK_MAX 65536
 
 static void put_field(struct buf *out, const char *name, struct slice value, const char *brackets)
@@ -41,10 +41,10 @@ int mail_file_flush(int fd, struct buf *out)
     return 0;
 }
 
-/* A file that is being written. */
+/* A file during writing. */
 struct mail_writer {
     int fd;
-    struct buf lines; /* converted, not filtered; unused without a filter */
+    struct buf lines; /* lines before the filter; unused without one */
     struct buf out;
     mail_filter *filter;
     void *filter_arg;

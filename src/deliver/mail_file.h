@@ -1,8 +1,8 @@
 /*
- * Writing a message into a file: what deliveries into maildirs, into mailbox files and to commands
- * have in common. Lines end in LF there, whatever they ended in before.
+ * Writes a message into a file: the common part of deliveries into maildirs, into mailbox files and
+ * to commands. All lines end in LF there.
  *
- * Errors are negative errno. These functions block: they are for a process of their own.
+ * Errors are negative errno. These functions block, so they need a process of their own.
  */
 #ifndef DELIVER_MAIL_FILE_H
 #define DELIVER_MAIL_FILE_H
@@ -14,42 +14,43 @@
 #include "status.h"
 #include "times.h"
 
-/* Reads content piece by piece: 1 and a piece (which lasts until the next call), 0 at the end, or
+/* Reads content in pieces. Returns 1 and a piece (valid until the next call), 0 at the end, or
  * negative errno. */
 typedef int mail_read(void *arg, struct slice *ret_piece);
 
-/* One recipient's copy, wherever it goes. */
+/* One recipient's copy. */
 struct mail_copy {
-    const char *path;       /* of the maildir, or of the file */
+    const char *path;       /* path of the maildir or the file */
     struct slice sender;    /* Return-Path: */
     struct slice recipient; /* Delivered-To: */
     struct wall now;
 };
 
-/* The header fields that say for whom this copy is. What can't stand in one becomes a blank. */
+/* Appends the fields Return-Path and Delivered-To. A byte that a field can't have becomes a
+ * blank. */
 void mail_file_put_header(struct buf *out, const struct mail_copy *copy);
 
-/* What is to be done to lines (ending in LF, in pieces of any length) on their way; at the end it
- * is called once more with `last` and no bytes. */
+/* Changes lines on their way to the file. Lines end in LF; one call has any part of them. The last
+ * call has `last` set and no bytes. */
 typedef void mail_filter(void *arg, struct slice lines, bool last, struct buf *out);
 
-/* Write `head`, as it is, and all that `read` gives, through `filter` (NULL: none). */
+/* Writes `head` unchanged, then all content from `read`, through `filter` (NULL: none). */
 int mail_file_write(int fd, struct slice head, mail_filter *filter, void *filter_arg,
                     mail_read *read, void *read_arg);
 
-/* Write all of `out`, consumed as it goes. */
+/* Writes all of `out`, and removes the written bytes from it. */
 int mail_file_flush(int fd, struct buf *out);
 
-/* Make the names in a directory safe. Some file systems can't sync one, and one that may only be
- * passed is not open for it: that is no error. */
+/* Syncs the names in a directory. Returns 0 if the file system can't sync directories, or the
+ * directory is open without the right to read. */
 int mail_file_sync_directory(int fd);
 
-/* What an error means for the message: a full disk or quota, a path that no file can have, or
- * `otherwise`. */
+/* Returns the status for an error: that of a full disk or quota, that of a path that no file can
+ * have, or `otherwise`. */
 struct status mail_file_status(int error, struct status otherwise);
 
-/* Put the message, behind `head`, on standard input, as a file in memory: a command may read it as
- * it likes, twice or not at all. */
+/* Puts `head` and the message into a file in memory and makes that the standard input. So a command
+ * may read it twice or not at all. */
 int mail_file_as_input(struct slice head, mail_read *read, void *arg);
 
 #endif

@@ -11,14 +11,14 @@
 #include "check.h"
 #include "envelope.h"
 
-#define ELEMENT_MAX 255 /* bytes of one path element, as file systems have it */
+#define ELEMENT_MAX 255 /* bytes of one path element; limit of file systems */
 #define LEAF_MAX    (MAILDIR_HOST_MAX + 160)
 #define FILE_MODE   0600
 #define DIR_MODE    0700
 
 enum part { TMP, NEW, CUR, PARTS };
 
-/* ---- where ---------------------------------------------------------------------------------- */
+/* ---- path ----------------------------------------------------------------------------------- */
 
 static bool element_valid(struct slice element)
 {
@@ -114,24 +114,24 @@ bool maildir_path(struct slice pattern, struct slice recipient, struct slice del
     return why == NULL;
 }
 
-/* ---- how ------------------------------------------------------------------------------------ */
+/* ---- errors --------------------------------------------------------------------------------- */
 
 static int fail(struct buf *why, const char *doing, const char *path, const char *part,
                 const char *leaf, int error)
 {
     (void)buf_addf(why, "%s %s%s%s%s%s: %s", doing, path, part[0] == '\0' ? "" : "/", part,
-                   leaf[0] == '\0' ? "" : "/", leaf, strerror(error)); /* a cut text will do */
+                   leaf[0] == '\0' ? "" : "/", leaf, strerror(error)); /* may be cut */
     return -error;
 }
 
 /* ---- directories ----------------------------------------------------------------------------
  *
- * The fixed part of the path is the operator's and is opened as it stands. What is below belongs to
- * users, who may put links there: it is walked name by name, no link is followed, and all that
- * happens later happens relative to the descriptors that this gave.
- */
+ * The fixed part of the path belongs to the operator and is opened as one path. The rest belongs to
+ * users, who may put links there: it is opened name by name, without following links. All further
+ * steps are relative to these descriptors. */
 
-/* Open a directory in `at` (AT_FDCWD for a whole path); -errno. */
+/* Opens a directory in `at`, or a whole path with AT_FDCWD. Returns a descriptor or negative
+ * errno. */
 static int open_directory(int at, const char *name, int flags)
 {
     int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags);
@@ -140,7 +140,8 @@ static int open_directory(int at, const char *name, int flags)
     if (fd >= 0) {
         return fd;
     }
-    if (errno == EACCES) { /* passable, but not readable: it can be gone through, not synced */
+    /* the directory can be passed but not read: open it without the ability to sync */
+    if (errno == EACCES) {
         fd = openat(at, name, O_PATH | O_DIRECTORY | O_CLOEXEC | flags);
         return fd >= 0 ? fd : -errno;
     }
@@ -151,7 +152,8 @@ static int open_directory(int at, const char *name, int flags)
     return -errno;
 }
 
-/* The directory `name` in `at`, made and synced into it when it is missing; -errno. */
+/* Opens the directory `name` in `at`; if it is missing, makes it and syncs `at`. Returns a
+ * descriptor or negative errno. */
 static int enter_directory(int at, const char *name)
 {
     int fd = open_directory(at, name, O_NOFOLLOW), rc;
@@ -166,7 +168,7 @@ static int enter_directory(int at, const char *name)
     return rc != 0 ? rc : open_directory(at, name, O_NOFOLLOW);
 }
 
-/* The operator's part of the path, with what is missing of it. */
+/* Opens the operator's part of the path; makes missing directories. */
 static int open_fixed(const char *path, size_t len)
 {
     char part[MAILDIR_PATH_MAX];
@@ -180,7 +182,7 @@ static int open_fixed(const char *path, size_t len)
     for (size_t i = 1; i < len; i++) {
         if (part[i] == '/') {
             part[i] = '\0';
-            (void)mkdir(part, DIR_MODE); /* the last one tells */
+            (void)mkdir(part, DIR_MODE); /* the last mkdir reports errors */
             part[i] = '/';
         }
     }
@@ -194,11 +196,11 @@ static int fail_at(struct buf *why, const char *path, size_t len, int error)
 {
     (void)buf_addf(why, "open %.*s: %s", (int)len, path,
                    error == ELOOP ? "a symbolic link, which is not followed"
-                                  : strerror(error)); /* a cut text will do */
+                                  : strerror(error)); /* may be cut */
     return -error;
 }
 
-/* The maildir's own directory; -errno. */
+/* Opens the maildir's own directory. Returns a descriptor or negative errno. */
 static int open_maildir(const struct maildir_mail *mail, struct buf *why)
 {
     struct slice rest = slice_skip(slice_string(mail->copy.path), mail->fixed_len);
@@ -215,7 +217,7 @@ static int open_maildir(const struct maildir_mail *mail, struct buf *why)
         if (name.len == 0 || slice_equal(name, SLICE("."))) {
             continue;
         }
-        (void)snprintf(text, sizeof text, "%.*s", SLICE_ARGS(name)); /* fits, or is refused */
+        (void)snprintf(text, sizeof text, "%.*s", SLICE_ARGS(name)); /* fits, or is refused below */
         fd = name.len > ELEMENT_MAX           ? -ENAMETOOLONG
              : slice_equal(name, SLICE("..")) ? -EINVAL
                                               : enter_directory(at, text);
@@ -229,7 +231,7 @@ static int open_maildir(const struct maildir_mail *mail, struct buf *why)
     return at;
 }
 
-/* tmp, new and cur in it. */
+/* Opens tmp, new and cur in the maildir. */
 static int open_parts(const struct maildir_mail *mail, int dir, int parts[PARTS], struct buf *why)
 {
     static const char *const names[PARTS] = {"tmp", "new", "cur"};
@@ -262,7 +264,8 @@ static int write_file(int fd, const struct maildir_mail *mail, mail_read *read, 
     return rc == 0 && fsync(fd) != 0 ? -errno : rc;
 }
 
-/* Host names hold no slash; a configured one may. */
+/* Copies the host name for a file name. A configured host name may have a slash, which is
+ * replaced. */
 static void host_name(const char *host, char out[MAILDIR_HOST_MAX + 1])
 {
     size_t i;
@@ -276,7 +279,7 @@ static void host_name(const char *host, char out[MAILDIR_HOST_MAX + 1])
     out[i] = '\0';
 }
 
-/* Write it in tmp, and move it to new. */
+/* Writes the message into tmp and moves it to new. */
 static int deliver_into(const struct maildir_mail *mail, const int parts[PARTS], mail_read *read,
                         void *arg, struct buf *why)
 {
@@ -313,7 +316,7 @@ static int deliver_into(const struct maildir_mail *mail, const int parts[PARTS],
             rc = fail(why, "create", mail->copy.path, "new", new, errno);
         }
     }
-    (void)unlinkat(parts[TMP], tmp, 0); /* readers clean tmp after 36 hours, too */
+    (void)unlinkat(parts[TMP], tmp, 0); /* readers remove it after 36 hours, too */
     return rc;
 }
 

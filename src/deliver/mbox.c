@@ -14,16 +14,16 @@
 #include "envelope.h"
 
 #define FILE_MODE 0600
-/* A "From " line and header fields. */
+/* Bytes of the "From " line and header fields. */
 #define HEAD_MAX (3 * ADDRESS_MAX + 256)
-/* More ">" signs in front of "From " are left as they are. */
+/* A line with more ">" signs before "From " is not quoted. */
 #define ANGLES_MAX 998
-/* While a lock is waited for, look so often. */
+/* Time between two tries to get a lock. */
 #define LOCK_TRY_MS 50
 
 static int fail(struct buf *why, const char *doing, const char *what, int error)
 {
-    (void)buf_addf(why, "%s %s: %s", doing, what, strerror(error)); /* a cut text will do */
+    (void)buf_addf(why, "%s %s: %s", doing, what, strerror(error)); /* may be cut */
     return -error;
 }
 
@@ -33,7 +33,7 @@ struct lock_wait {
     int tries_left;
 };
 
-/* False when there is no more time. */
+/* Waits before the next try. Returns false if the time is over. */
 static bool wait_a_bit(struct lock_wait *w)
 {
     static const struct timespec pause = {.tv_nsec = LOCK_TRY_MS * 1000000L};
@@ -50,11 +50,11 @@ static void remove_if_stale(const char *path)
     struct stat st;
 
     if (lstat(path, &st) == 0 && st.st_mtime + MBOX_LOCK_STALE_S < time(NULL)) {
-        (void)unlink(path); /* or another process does */
+        (void)unlink(path); /* another process may do so */
     }
 }
 
-/* 1 when it is made, 0 when it can't be and mail goes on without, or negative errno. */
+/* Returns 1 if PATH.lock was made, 0 if it can't be made and is not needed, or negative errno. */
 static int dot_lock(const char *path, struct lock_wait *w)
 {
     for (;;) {
@@ -84,7 +84,7 @@ static int file_lock(int fd, struct lock_wait *w)
 
     while (fcntl(fd, F_SETLK, &lock) != 0) {
         if (errno == ENOLCK || errno == EINVAL) {
-            return 0; /* a file system without locks: the other one must do */
+            return 0; /* no locks on this file system: PATH.lock must suffice */
         }
         if (errno != EAGAIN && errno != EACCES && errno != EINTR) {
             return -errno;
@@ -98,11 +98,11 @@ static int file_lock(int fd, struct lock_wait *w)
 
 /* ---- content -------------------------------------------------------------------------------- */
 
-/* Quoting, for any split of the input. */
+/* State of quoting between pieces of input. */
 struct quoter {
     bool in_line;
-    size_t angles;  /* ">" held back at the start of a line */
-    size_t matched; /* bytes of "From " held back behind them */
+    size_t angles;  /* number of ">" at the start of a line, not yet written */
+    size_t matched; /* bytes of "From " after them, not yet written */
 };
 
 static const char from_word[] = "From ";
@@ -143,7 +143,7 @@ static void quote(struct quoter *q, struct slice in, struct buf *out)
     }
 }
 
-/* A mail_filter: quotes, and ends the message with an empty line. */
+/* Is a mail_filter that quotes lines and ends the message with an empty line. */
 static void quote_lines(void *arg, struct slice lines, bool last, struct buf *out)
 {
     struct quoter *q = arg;
@@ -168,7 +168,7 @@ void mbox_put_from(struct buf *out, struct slice sender, struct wall now)
     for (size_t i = 0; i < sender.len && i < ADDRESS_MAX; i++) {
         unsigned char c = (unsigned char)sender.ptr[i];
 
-        (void)buf_add_byte(out, c <= ' ' || c == 0x7f ? '_' : (char)c); /* it is one word */
+        (void)buf_add_byte(out, c <= ' ' || c == 0x7f ? '_' : (char)c); /* must be one word */
     }
     if (localtime_r(&seconds, &local) == NULL ||
         strftime(date, sizeof date, "%a %b %e %H:%M:%S %Y", &local) == 0) {
@@ -177,7 +177,7 @@ void mbox_put_from(struct buf *out, struct slice sender, struct wall now)
     (void)buf_addf(out, " %s\n", date);
 }
 
-/* Readers want an empty line between messages, whatever happened to the one before. */
+/* Adds the empty line that readers need between messages, if the file does not end with one. */
 static int put_gap(int fd, off_t size, struct buf *out)
 {
     char last[2];
@@ -205,7 +205,7 @@ static bool is_null_device(const struct stat *st)
     return S_ISCHR(st->st_mode) && st->st_rdev == makedev(1, 3);
 }
 
-/* *ret_new: it was not there before. */
+/* Opens the mailbox. *ret_new: the file did not exist. */
 static int open_file(const char *path, bool *ret_new)
 {
     int flags = O_RDWR | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
@@ -253,14 +253,14 @@ static int sync_parent(const char *path)
     }
     fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
-        return errno == EACCES ? 0 : -errno; /* a directory that may be written, not read */
+        return errno == EACCES ? 0 : -errno; /* the directory can be written but not read */
     }
     rc = mail_file_sync_directory(fd);
     (void)close(fd); /* only read */
     return rc;
 }
 
-/* Append to a locked file; what fails is undone. */
+/* Appends the message to a locked file; removes it again on an error. */
 static int append(int fd, const struct mbox_mail *mail, mail_read *read, void *arg, struct buf *why)
 {
     struct quoter quoter = {0};
@@ -290,13 +290,13 @@ static int append(int fd, const struct mbox_mail *mail, mail_read *read, void *a
         }
         return rc;
     }
-    /* We have read the end of it, but its owner has not: "you have new mail" goes by that. */
+    /* Restore the access time: "you have new mail" depends on it, and only we have read the
+     * file. */
     (void)futimens(fd, (const struct timespec[2]){st.st_atim, {.tv_nsec = UTIME_OMIT}});
     return 0;
 }
 
-/* Is the file we have locked the one that its name leads to? A reader may have put another in its
- * place. */
+/* Does the path still name the locked file? A reader may have replaced it. */
 static bool is_still_there(int fd, const char *path)
 {
     struct stat ours, there;
@@ -316,7 +316,7 @@ static int discard(mail_read *read, void *arg)
     return more;
 }
 
-/* Everything between the two locks of the name. */
+/* Delivers the message while PATH.lock is held. */
 static int deliver_locked(const struct mbox_mail *mail, struct lock_wait *w, mail_read *read,
                           void *arg, struct buf *why)
 {
@@ -375,7 +375,7 @@ int mbox_deliver(const struct mbox_mail *mail, mail_read *read, void *arg, struc
         rc = deliver_locked(mail, &w, read, arg, ret_why);
     }
     if (locked > 0) {
-        (void)unlink(lock); /* else it is taken away when it is old */
+        (void)unlink(lock); /* otherwise it becomes stale */
     }
     CHECK(sigprocmask(SIG_SETMASK, &before, NULL) == 0);
     return rc;
@@ -384,7 +384,7 @@ int mbox_deliver(const struct mbox_mail *mail, mail_read *read, void *arg, struc
 struct status mbox_status(int error)
 {
     switch (error < 0 ? -error : error) {
-    case EPERM: /* a file that we never write to */
+    case EPERM: /* not a file for delivery */
     case ELOOP:
     case EISDIR:
         return (struct status){STATUS_PERMANENT, 2, 1};

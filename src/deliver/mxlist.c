@@ -44,7 +44,7 @@ static bool host_before(const struct mx_host *a, const struct mx_host *b)
     return a->order < b->order;
 }
 
-/* Insert in order; when the table is full, the worst host gives way. */
+/* Inserts a host in order; if the table is full, drops the worst host. */
 static void insert_host(struct mxlist *list, const struct mx_host *host)
 {
     size_t at = list->host_count;
@@ -100,7 +100,7 @@ enum mxlist_answer mxlist_add_mx(struct mxlist *list, struct slice packet, struc
     if (records == 0) {
         return MXLIST_NONE;
     }
-    /* Beside real exchangers a null one has no meaning (RFC 7505, section 3). */
+    /* Together with other records a null MX has no meaning (RFC 7505, section 3). */
     if (list->host_count == 0) {
         return nulls == records ? MXLIST_NULL : MXLIST_BAD;
     }
@@ -157,12 +157,13 @@ enum mxlist_answer mxlist_add_addresses(struct mxlist *list, size_t host, struct
     return found > 0 ? MXLIST_SOME : MXLIST_NONE;
 }
 
-/* ---- from records to a list ----------------------------------------------------------------- */
+/* ---- order and limits ----------------------------------------------------------------------- */
 
-/* Lower comes first. Hosts stand in order already, addresses of one host by arrival. */
+/* Sort key of an address; lower is first. Hosts are in order already, and addresses of one host in
+ * order of arrival. */
 struct rank {
     uint16_t preference;
-    bool other_family; /* than the preferred one, where that goes before the host */
+    bool other_family; /* not the preferred family; precedes the host in the order */
     uint16_t host;
     bool ipv4;
     size_t at;

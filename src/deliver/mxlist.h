@@ -1,18 +1,18 @@
 /*
- * From DNS answers to the addresses to try, in order (RFC 5321, section 5; RFC 7505).
+ * Makes the ordered list of addresses to try from DNS answers (RFC 5321, section 5; RFC 7505).
  *
- *     mxlist_add_mx         an answer to the MX question        hosts with preferences
+ *     mxlist_add_mx         an answer to the MX query           hosts with preferences
  *     mxlist_add_host       no MX: the domain, or a host        one host, preference 0
  *     mxlist_add_addresses  answers for each host               addresses
- *     mxlist_finish         own host, order, limits             what is to be tried
+ *     mxlist_finish         own host, order, limits             the list to try
  *
- * Hosts are tried by preference, those of equal preference in random order, the addresses of one
- * host IPv6 first. Where this machine is a mail exchanger itself, only better ones than it are
- * left: mail sent to an equal or worse one would come back.
+ * Hosts are tried by preference, those of equal preference in random order, and the addresses of
+ * one host IPv6 first. If this machine is itself a mail exchanger, only better hosts remain: mail
+ * sent to an equal or worse one would return.
  *
- * Pure: packets and a random generator in, a list out. Packets are read as hostile; of a list more
- * than MXLIST_HOSTS_MAX hosts long the best are kept, of a host's addresses the first
- * MXLIST_ADDRESSES_MAX.
+ * No I/O: the input is packets and a random generator, the output a list. Packets may be hostile.
+ * The list keeps the best MXLIST_HOSTS_MAX hosts, and the first MXLIST_ADDRESSES_MAX addresses of
+ * each host.
  */
 #ifndef DELIVER_MXLIST_H
 #define DELIVER_MXLIST_H
@@ -27,15 +27,15 @@
 #include "slice.h"
 
 #define MXLIST_HOSTS_MAX     16
-#define MXLIST_ADDRESSES_MAX 16 /* of one host and family */
+#define MXLIST_ADDRESSES_MAX 16 /* for one host and family */
 #define MXLIST_NAME_MAX      DNS_NAME_MAX
 
 struct mx_host {
     char name[MXLIST_NAME_MAX];
     uint16_t preference;
-    uint32_t order; /* random: decides among equal preferences */
-    bool self;      /* this machine; set by the owner */
-    bool refused;   /* not to be used, by the domain's TLS policy; set by the owner */
+    uint32_t order; /* random, for order among equal preferences */
+    bool self;      /* is this machine; set by the owner */
+    bool refused;   /* excluded by the domain's TLS policy; set by the owner */
 };
 
 union ip_address {
@@ -44,13 +44,13 @@ union ip_address {
     struct sockaddr_in6 in6;
 };
 
-/* The same address and port? Both are IPv4 or IPv6. */
+/* Are address and port equal? Both are IPv4 or IPv6. */
 bool ip_address_equal(const union ip_address *a, const union ip_address *b);
 
 struct mx_address {
     union ip_address ip; /* with port */
     uint16_t host;       /* index into hosts */
-    bool self;           /* this machine; set by the owner before mxlist_finish */
+    bool self;           /* is this machine; set by the owner before mxlist_finish */
 };
 
 struct mxlist {
@@ -63,8 +63,8 @@ struct mxlist {
 enum mxlist_answer {
     MXLIST_SOME, /* there are records */
     MXLIST_NONE, /* no record of that type */
-    MXLIST_NULL, /* "this domain takes no mail" (a null MX) */
-    MXLIST_BAD,  /* no DNS answer, or nothing usable in it */
+    MXLIST_NULL, /* the domain accepts no mail (null MX) */
+    MXLIST_BAD,  /* no DNS answer, or no usable record */
 };
 
 enum mxlist_family { MXLIST_IPV4, MXLIST_IPV6 };
@@ -77,36 +77,36 @@ enum mxlist_prefer {
 
 struct mxlist_rules {
     enum mxlist_prefer prefer;
-    size_t limit; /* addresses to keep, >= 1 */
+    size_t limit; /* maximum number of addresses, >= 1 */
 };
 
 enum mxlist_outcome {
-    MXLIST_READY,   /* addresses are there */
-    MXLIST_EMPTY,   /* there are none */
+    MXLIST_READY,   /* the list has addresses */
+    MXLIST_EMPTY,   /* no addresses */
     MXLIST_LOOP,    /* no host is better than this machine */
-    MXLIST_REFUSED, /* all that are left are marked `refused` */
+    MXLIST_REFUSED, /* all remaining hosts are `refused` */
 };
 
 void mxlist_init(struct mxlist *list);
 void mxlist_fini(struct mxlist *list);
 
-/* Take the hosts from an answer to an MX question. */
+/* Adds the hosts of an answer to an MX query. */
 enum mxlist_answer mxlist_add_mx(struct mxlist *list, struct slice packet, struct rng *rng);
 
-/* Add one host. CHECKs that there is room for it and that the name fits. */
+/* Adds one host. CHECKs that there is room and that the name fits. */
 void mxlist_add_host(struct mxlist *list, struct slice name);
 
-/* Take the addresses of a host from an answer to an A or AAAA question. */
+/* Adds the addresses of a host from an answer to an A or AAAA query. */
 enum mxlist_answer mxlist_add_addresses(struct mxlist *list, size_t host, struct slice packet,
                                         enum mxlist_family family, uint16_t port);
 
-/* Add one address (its port set). */
+/* Adds one address with its port. */
 void mxlist_add_address(struct mxlist *list, size_t host, const union ip_address *ip);
 
-/* Drop what the marks `self` and `refused` forbid, put the rest in order, cut to the limit. A cut
- * keeps at least one address of each family (if the limit is not 1), so that a network without
- * working IPv6 still reaches a site with many IPv6 addresses. *ret_found_self: some address or host
- * was ours. */
+/* Drops hosts and addresses marked `self` and `refused`, sorts the rest, and cuts the list to the
+ * limit. The cut keeps at least one address of each family (unless the limit is 1), so that a
+ * network without working IPv6 still reaches a site with many IPv6 addresses. *ret_found_self: some
+ * address or host is this machine. */
 enum mxlist_outcome mxlist_finish(struct mxlist *list, const struct mxlist_rules *rules,
                                   bool *ret_found_self);
 

@@ -10,7 +10,7 @@
 #include "mem.h"
 #include "printable.h"
 
-/* What of a command's output goes into a reason. */
+/* Bytes of a command's output in a reason. */
 #define OUTPUT_SHOWN_MAX 1000
 
 /* ---- words ---------------------------------------------------------------------------------- */
@@ -28,7 +28,7 @@ void pipe_words_fini(struct pipe_words *w)
     w->words = NULL;
 }
 
-/* The words stand in `bytes` one behind the other, each with its NUL. */
+/* Makes the array of words, which are in `bytes` one after the other, each with its NUL. */
 static void words_finish(struct pipe_words *w)
 {
     char *at = w->bytes.ptr == NULL ? NULL : w->bytes.ptr + w->bytes.start;
@@ -47,7 +47,7 @@ enum value {
     VALUE_NEXTHOP,
     VALUE_SIZE,
     VALUE_QUEUE_ID,
-    VALUE_RECIPIENT, /* from here on: of a recipient */
+    VALUE_RECIPIENT, /* values from here on belong to a recipient */
     VALUE_USER,
     VALUE_EXTENSION,
     VALUE_MAILBOX,
@@ -70,7 +70,8 @@ static bool find_value(struct slice name, enum value *ret_value)
     return false;
 }
 
-/* Where the extension begins in a local part; its length when there is none. */
+/* Returns the position of the delimiter before the extension in a local part, or its length if
+ * there is none. */
 static size_t delimiter_at(struct slice local, struct slice delimiters)
 {
     for (size_t i = 1; i < local.len; i++) {
@@ -89,7 +90,7 @@ static void add_local(struct buf *out, const struct pipe_delivery *d, enum value
     size_t at;
 
     buf_init(&unquoted, ADDRESS_MAX);
-    (void)address_unquote_local(local, &unquoted); /* an unreadable one becomes empty */
+    (void)address_unquote_local(local, &unquoted); /* becomes empty on an error */
     bytes = buf_slice(&unquoted);
     at = delimiter_at(bytes, d->delimiters);
     if (value == VALUE_USER) {
@@ -138,14 +139,14 @@ static void add_value(struct buf *out, const struct pipe_delivery *d, enum value
 
 /* ---- the command line ----------------------------------------------------------------------- */
 
-/* One word, as far as it is read. */
+/* A word while it is read. */
 struct word {
-    struct slice rest; /* of the command line, behind what was read */
+    struct slice rest; /* the rest of the command line */
     bool per_recipient;
     const char *bad_command, *bad_address;
 };
 
-/* A name behind a `$`, with or without braces. */
+/* Reads a name after `$`, with or without braces. */
 static bool take_name(struct slice *rest, enum value *ret_value)
 {
     struct slice name;
@@ -194,7 +195,7 @@ static void fill_in(struct word *w, const struct pipe_delivery *d, struct slice 
     }
 }
 
-/* Append the word at the front of `line`, filled in for one recipient. */
+/* Appends the first word of `line`, with names replaced for one recipient. */
 static struct word take_word(struct slice line, const struct pipe_delivery *d,
                              struct slice recipient, struct buf *out)
 {
@@ -280,7 +281,7 @@ enum pipe_outcome pipe_command(struct slice command, const struct pipe_delivery 
 
 /* ---- the environment ------------------------------------------------------------------------ */
 
-/* "NAME=value" from what `value` appended; one that does not fit is left out. */
+/* Ends "NAME=value" at the end of `bytes`; removes a variable that does not fit. */
 static void end_variable(struct pipe_words *w, size_t start)
 {
     if (w->bytes.failed || !buf_add_byte(&w->bytes, '\0')) {
@@ -330,7 +331,7 @@ void pipe_environment(const struct pipe_delivery *d, const char *user, const cha
         add_variable(ret_words, "HOME", home);
     }
     for (int v = 0; v < VALUE_COUNT; v++) {
-        /* USER is taken already: by the name of the account, as everywhere. */
+        /* USER is the name of the account, as usual. */
         if (v != VALUE_USER) {
             add_value_variable(ret_words, d, (enum value)v);
         }
@@ -345,7 +346,7 @@ static void show_output(const struct pipe_end *end, struct buf *text)
     struct slice output = slice_trim(end->output);
 
     if (output.len > 0) {
-        (void)buf_add_string(text, ". Command output: "); /* a cut text will do */
+        (void)buf_add_string(text, ". Command output: "); /* may be cut */
         (void)printable_add(text, output, OUTPUT_SHOWN_MAX);
     }
 }
@@ -395,8 +396,7 @@ struct status pipe_result(const struct pipe_end *end, struct buf *text)
         }
         return (struct status){STATUS_SUCCESS, 0, 0};
     }
-    /* A command that says what it means in mail's own terms is taken at its word, but not when it
-     * did not end by itself. */
+    /* A command's own status code has precedence, unless the command was killed. */
     if (!end->timed_out && WIFEXITED(end->wait_status) && status_prefix(output, &own, &len) &&
         own.class != STATUS_SUCCESS) {
         output = slice_trim(slice_skip(output, len));

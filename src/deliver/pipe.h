@@ -1,26 +1,25 @@
 /*
- * The pipe agent: a command per delivery, the message on its standard input, the result in its exit
+ * The pipe agent: one command per delivery. The message is its standard input, the result its exit
  * status.
  *
- * Command line. Words are separated by blanks. Single quotes take everything as it is; in double
- * quotes and outside, `$name` and `${name}` are filled in and a backslash takes the next byte as it
- * is. The names:
+ * Command line. Blanks separate words. Text in single quotes is literal. In double quotes and
+ * without quotes, `$name` and `${name}` are replaced, and a backslash makes the next byte literal.
+ * The names:
  *
  *     $sender $nexthop $size $queue_id                     of the delivery; the null sender is
  *                                                          MAILER-DAEMON
- *     $recipient $user $extension $mailbox $domain         of a recipient: a word that holds one of
- *                                                          them is repeated for each recipient
+ *     $recipient $user $extension $mailbox $domain         of a recipient: a word with one of these
+ *                                                          is repeated for each recipient
  *
- * There is never a shell in between, so nothing in an address can become one: what is filled in is
- * part of one word, whatever bytes it has. For a shell write `/bin/sh -c 'script'`; in the
- * single quotes nothing is filled in, and the script finds the values in its environment, as
- * "$SENDER", "$RECIPIENT" and so on, where quoting is the shell's own business. A value that fills
- * a word from its beginning and starts with `-` would be an option to the command: that delivery is
- * refused.
+ * There is no shell, so no address can inject a command: a value stays within one word, whatever
+ * bytes it has. For a shell, write `/bin/sh -c 'script'`. Nothing is replaced in single quotes; the
+ * script gets the values from its environment ("$SENDER", "$RECIPIENT" ..) and must quote them
+ * itself. A value at the beginning of a word that starts with `-` would be an option of the
+ * command, so that delivery is refused.
  *
- * Exit status: sysexits(3), see status.h. Output whose first word is an enhanced status code of a
- * fitting class overrides that code, and its text is the reason. Death by a signal and running out
- * of time are temporary.
+ * Exit status: sysexits(3), see status.h. If the first word of the output is an enhanced status
+ * code of a matching class, it replaces that of the exit status, and the output's text is the
+ * reason. A death by signal and a timeout are temporary failures.
  */
 #ifndef DELIVER_PIPE_H
 #define DELIVER_PIPE_H
@@ -33,7 +32,7 @@
 #include "slice.h"
 #include "status.h"
 
-/* Words of a command line, and all their bytes, after filling in. */
+/* Limits of a command line after replacement: words, and bytes of all words. */
 #define PIPE_WORDS_MAX 4096
 #define PIPE_BYTES_MAX 131072
 
@@ -54,31 +53,33 @@ struct pipe_words {
 
 enum pipe_outcome {
     PIPE_OK,
-    PIPE_BAD_COMMAND, /* the command line can't be read; *ret_why */
-    PIPE_BAD_ADDRESS, /* an address can't be filled in; *ret_why */
+    PIPE_BAD_COMMAND, /* syntax error in the command line; *ret_why */
+    PIPE_BAD_ADDRESS, /* an address can't be used; *ret_why */
 };
 
-/* Split the command line and fill it in. `ret_words` is initialised in any case. */
+/* Splits the command line and replaces names. Initializes `ret_words` in any case. */
 enum pipe_outcome pipe_command(struct slice command, const struct pipe_delivery *delivery,
                                struct pipe_words *ret_words, const char **ret_why);
 
-/* The environment: PATH, SHELL, LANG, and the values above in upper case (RECIPIENT: all, separated
- * by blanks; the others of a recipient are the first one's). `user` may be NULL. */
+/* Makes the environment: PATH, SHELL, LANG, and the values above in upper case. RECIPIENT has all
+ * recipients, separated by blanks; other values of a recipient are those of the first. `user` may
+ * be NULL. */
 void pipe_environment(const struct pipe_delivery *delivery, const char *user, const char *home,
                       struct pipe_words *ret_words);
 
 void pipe_words_fini(struct pipe_words *words);
 
-/* How a command ended. */
+/* The end of a command. */
 struct pipe_end {
-    int wait_status;     /* of waitpid */
-    bool timed_out;      /* it was killed for that */
-    struct slice output; /* what it wrote, as far as kept */
-    const char *name;    /* its first word */
-    const char *service; /* the transport */
+    int wait_status;     /* from waitpid */
+    bool timed_out;      /* the command was killed at its time limit */
+    struct slice output; /* output, as far as it was kept */
+    const char *name;    /* first word of the command */
+    const char *service; /* name of the transport */
 };
 
-/* What that means. The text, in Postfix's words, is appended to `text`, made printable. */
+/* Returns the status for the end of a command. Appends a text with Postfix's wording to `text`, in
+ * printable bytes. */
 struct status pipe_result(const struct pipe_end *end, struct buf *text);
 
 #endif

@@ -55,9 +55,9 @@ bool sessions_may_deliver(const struct sessions *all)
     return all->lease == NULL || lease_holds(all->lease);
 }
 
-/* ---- for those who watch -------------------------------------------------------------------- */
+/* ---- watches -------------------------------------------------------------------------------- */
 
-/* A line that a peer sends in pieces is gathered up to this. */
+/* Bytes of an incomplete line that are kept. */
 #define HEARD_MAX  4096u
 #define SOURCE_MAX (INET6_ADDRSTRLEN + 10)
 
@@ -103,7 +103,7 @@ static void tell(struct session *s, enum wire_said said, bool ours, struct slice
     tls[0] = '\0';
     if (s->is_tls && s->stream != NULL) {
         (void)snprintf(tls, sizeof tls, "%s %s", session_tls_version(s),
-                       session_tls_cipher(s)); /* a cut text is a text, too */
+                       session_tls_cipher(s)); /* a cut text is acceptable */
     }
     facts.source = slice_string(source);
     facts.tls = slice_string(tls);
@@ -114,7 +114,7 @@ static void tell(struct session *s, enum wire_said said, bool ours, struct slice
     }
 }
 
-/* Where the engine's output stands before it is asked for something. */
+/* Position of the engine's output before a call of the engine. */
 struct mark {
     bool watched, secret;
     size_t before;
@@ -131,7 +131,7 @@ static struct mark mark(struct session *s)
     return m;
 }
 
-/* Tell what the engine has said since. Of a login only the name of its mechanism is shown. */
+/* Reports the engine's new output to watches. For a login, only the mechanism's name is shown. */
 static void tell_said(struct session *s, const struct mark *m)
 {
     struct slice new, rest;
@@ -153,7 +153,7 @@ static void tell_said(struct session *s, const struct mark *m)
     tell(s, SAID_LOGIN, true, slice_of(new.ptr, new.len - rest.len), rest.len);
 }
 
-/* A line of the peer, with its end. Of a login only the code is shown. */
+/* Reports a line of the peer, with its line end. For a login, only the code is shown. */
 static void tell_heard_line(struct session *s, struct slice line)
 {
     size_t code = 0;
@@ -182,7 +182,7 @@ static void tell_heard(struct session *s, const struct mark *m, struct slice in)
         s->heard_secret = s->heard_secret || m->secret;
         if (!buf_add(&s->heard, slice_of(in.ptr, lf))) {
             s->heard.failed = false;
-            tell_heard_line(s, buf_slice(&s->heard)); /* as far as it goes */
+            tell_heard_line(s, buf_slice(&s->heard)); /* the part received so far */
             buf_clear(&s->heard);
             lf = lf < HEARD_MAX ? lf : HEARD_MAX;
             CHECK(buf_add(&s->heard, slice_of(in.ptr, lf)));
@@ -278,7 +278,7 @@ void sessions_run(struct sessions *all)
 
 /* ---- between stream and engine -------------------------------------------------------------- */
 
-/* The session vanishes, now or at the end of the pump() that runs. */
+/* Ends the session, now or at the end of the running pump(). */
 static void vanish(struct session *s)
 {
     s->callback = NULL;
@@ -288,8 +288,8 @@ static void vanish(struct session *s)
     }
 }
 
-/* Nothing more to say to the peer but what is in the output. Unread input would make the kernel
- * reset the connection, and a parting QUIT would be lost. */
+/* Ends the session after its pending output. stream_finish reads what the peer still sends, because
+ * unread input would make the kernel reset the connection, and a QUIT would be lost. */
 static void part(struct session *s)
 {
     struct buf *out = client_output(&s->client);
@@ -316,7 +316,7 @@ static void start_tls(struct session *s)
                             .record_count = d->record_count};
     const char *host = s->host;
 
-    if (peer.name_count == 0) { /* it counts for the log only */
+    if (peer.name_count == 0) { /* only for the log */
         peer.names = &host;
         peer.name_count = 1;
     }
@@ -342,7 +342,7 @@ static void set_deadline(struct session *s)
     stream_set_deadline(s->stream, mono_min(client_deadline(&s->client), s->rest_until));
 }
 
-/* Give the engine one reply's worth of input. False when there was none to take. */
+/* Passes input for one reply to the engine. Returns false if there was none. */
 static bool feed(struct session *s)
 {
     struct slice in = stream_input(s->stream);
@@ -360,7 +360,7 @@ static bool feed(struct session *s)
     return used > 0;
 }
 
-/* Send what there is. True when the engine may want to go on because room was made. */
+/* Sends pending output. Returns true if the engine may continue because there is room. */
 static bool send_some(struct session *s)
 {
     struct buf *out = client_output(&s->client);
@@ -372,7 +372,7 @@ static bool send_some(struct session *s)
     if (client_at_last_look(&s->client)) {
         if (!sessions_may_deliver(s->all)) {
             client_break_off(&s->client);
-            return true; /* with an event */
+            return true; /* the engine has an event */
         }
         client_pass_last_look(&s->client);
     }
@@ -384,8 +384,8 @@ static bool send_some(struct session *s)
     return buf_len(out) < before;
 }
 
-/* Move bytes and events until nothing moves any more. Order matters: events, then input, then one
- * send for all of it; the end of the connection counts only when all input was read. */
+/* Moves bytes and events until nothing moves. The order matters: events, then input, then one send
+ * for all output. The end of the connection counts only after all input was read. */
 static void pump(struct session *s)
 {
     struct client_event event;
@@ -428,13 +428,14 @@ static void pump(struct session *s)
     }
 }
 
-/* ---- what the stream tells ------------------------------------------------------------------ */
+/* ---- events of the stream
+ * --------------------------------------------------------------------- */
 
 static void unreachable(struct session *s)
 {
     if (is_watched(s)) {
         tell(s, SAID_CLOSED, false, slice_string(session_why(s)), 0);
-        s->end.number = 0; /* that is told */
+        s->end.number = 0; /* the end was reported */
     }
     CHECK(s->callback != NULL);
     s->callback(s->arg, s, SESSION_UNREACHABLE, NULL);
@@ -449,7 +450,7 @@ static void on_secured(struct session *s)
         char text[2 * WIRE_TLS_MAX];
 
         (void)snprintf(text, sizeof text, "%s %s", session_tls_version(s),
-                       session_tls_cipher(s)); /* a cut text is a text, too */
+                       session_tls_cipher(s)); /* a cut text is acceptable */
         tell(s, SAID_SECURED, true, slice_string(text), 0);
     }
     client_tls_started(&s->client, clock_mono());
@@ -486,7 +487,7 @@ static void on_deadline(struct session *s)
         s->rest_until = MONO_NEVER;
         s->callback(s->arg, s, SESSION_RESTED, NULL);
     } else if (s->callback == NULL) {
-        vanish(s); /* it had its time for QUIT */
+        vanish(s); /* the time for QUIT is over */
     } else {
         struct mark m = mark(s);
 
@@ -579,7 +580,7 @@ static enum client_tls engine_level(const struct session_to *to)
     UNREACHABLE("a kind beyond the enum");
 }
 
-/* Both when it is new and when it changes hands. */
+/* Takes settings for a new session or a new destination. */
 static void take_settings(struct session *s, const struct session_settings *settings,
                           const struct session_to *to)
 {
@@ -659,7 +660,7 @@ bool session_is_like(const struct session *s, const struct session_settings *set
            same_settings(s->settings, settings);
 }
 
-/* DANE: what was shown then has to be what is demanded now, and the DNS to stand by it. */
+/* With DANE the records must be the same as at the handshake, and still valid. */
 static bool meets_dane(const struct session *s, const struct tls_demand *d)
 {
     const struct tls *tls = stream_tls(s->stream);
@@ -833,7 +834,7 @@ enum wire_proof session_proof(const struct session *s)
     if (s->is_tls) {
         return proofs[tls_trust(stream_tls(s->stream))];
     }
-    /* A peer that did not show what was demanded has heard of no mail. */
+    /* A peer without the demanded proof got no mail. */
     return s->demand != NULL && s->uses > 0 ? WIRE_PROOF_CLEAR : WIRE_PROOF_NONE;
 }
 

@@ -13,21 +13,21 @@
 #include "mem.h"
 #include "role.h"
 
-/* A TLS context, shared by the destinations that trust the same authorities. */
+/* A TLS context, shared by destinations that trust the same authorities. */
 struct smtp_trust {
     struct smtp_destinations *all;
-    char *path; /* owned; empty: the system's */
+    char *path; /* owned; empty: the system's authorities */
     struct tls_context *context;
     uint32_t refs;
     bool stale;
     LIST_ENTRY(smtp_trust) next;
 };
 
-/* A login that a relay has refused; forgotten when it works, and with the list. */
+/* A login that a relay has refused; removed when it succeeds or the list is read again. */
 struct refused_login {
-    unsigned line; /* of relay_auth */
+    unsigned line; /* line in relay_auth */
     unsigned times;
-    bool on_trial; /* one delivery tries it again, and the others wait for what comes of it */
+    bool on_trial; /* one delivery tries it again; the others wait for the result */
     struct mono until;
     char *why; /* owned */
     UT_hash_handle hh;
@@ -79,7 +79,7 @@ static struct smtp_trust *trust_get(struct smtp_destinations *all, const char *p
         context = tls_client_new(slice_of("", 0), &error);
     }
     buf_fini(&error);
-    CHECK(context != NULL); /* none to trust is never wrong */
+    CHECK(context != NULL); /* an empty list of authorities is valid */
     trust = mem_new(sizeof *trust);
     trust->all = all;
     trust->path = mem_string(path);
@@ -101,7 +101,7 @@ static void trust_unref(struct smtp_trust *trust)
 
 /* ---- logins --------------------------------------------------------------------------------- */
 
-/* The parent has read the list before it sent it: what is wrong with it was told. */
+/* Reads the list of logins. The parent has read it before and logged its errors. */
 static void read_logins(struct smtp_destinations *all)
 {
     const char *path = all->role->conf->relay_auth;
@@ -109,7 +109,7 @@ static void read_logins(struct smtp_destinations *all)
         path[0] == '\0' ? slice_of(NULL, 0) : role_file(all->role, slice_string(path));
     struct buf error;
 
-    smtp_destinations_forgive(all); /* lines are others now, or passwords */
+    smtp_destinations_forgive(all); /* lines or passwords may have changed */
     login_list_free(all->logins);
     all->logins = NULL;
     if (text.ptr == NULL) {
@@ -160,7 +160,7 @@ void smtp_destinations_forgive(struct smtp_destinations *all)
     }
 }
 
-/* NULL: it was not refused, or the destination is of an older list. */
+/* Returns NULL if the login was not refused, or the destination has an older list. */
 static struct refused_login *refused_find(const struct smtp_destination *e, size_t hop)
 {
     struct refused_login *r = NULL;
@@ -188,7 +188,7 @@ void smtp_destination_login_refused(struct smtp_destination *e, size_t hop, stru
         HASH_ADD(hh, e->all->refused, line, sizeof r->line, r);
     }
     if (r->times > 0 && !r->on_trial) {
-        return; /* another delivery was under way with it */
+        return; /* another delivery was already using the login */
     }
     r->on_trial = false;
     for (unsigned i = 0; i < r->times && us < conf->maximal_backoff_time_us; i++) {
@@ -197,6 +197,8 @@ void smtp_destination_login_refused(struct smtp_destination *e, size_t hop, stru
     us = us < conf->maximal_backoff_time_us ? us : conf->maximal_backoff_time_us;
     r->times++;
     r->until = mono_after(now, us);
+    log_warning("%s:%u: login refused; mail waits until this is corrected: %.*s", conf->relay_auth,
+                r->line, SLICE_ARGS(why));
     mem_free(r->why);
     r->why = mem_copy(why.ptr, why.len);
 }
@@ -237,9 +239,9 @@ struct smtp_destinations *smtp_destinations_new(const struct role *role)
     LIST_INIT(&all->trusts);
     tls_read_system_authorities(&all->system);
     read_logins(all);
-    /* One context is always there: reading the system's authorities takes a while, and the TLS
-     * library wants to have loaded what it needs before confinement. */
-    (void)trust_get(all, ""); /* it is in the list */
+    /* One context always exists: reading the system's authorities takes time, and the TLS library
+     * must load its files before confinement. */
+    (void)trust_get(all, ""); /* the list keeps it */
     return all;
 }
 
@@ -303,7 +305,7 @@ static void add_hops(struct smtp_destination *e, struct slice list)
     }
 }
 
-/* Does every next hop mean the protocol's own port? */
+/* Do all next hops use the default port of the protocol? */
 static bool usual_ports(const struct smtp_destination *e)
 {
     struct nexthop hop;
@@ -405,7 +407,7 @@ static struct smtp_destination *smtp_destination_new(struct smtp_destinations *a
     conncache_key_init(&e->idle);
     TAILQ_INIT(&e->waiting);
     for (size_t i = 0; i < e->hop_count; i++) {
-        /* Relays of last resort are not in the key, so no sender has a login of its own there. */
+        /* Relays of last resort are not in the key, so their logins do not depend on the sender. */
         const struct login *login = login_list_find(all->logins, slice_string(e->hops[i]),
                                                     i < e->own_count ? sender : slice_of("", 0));
 
@@ -426,8 +428,8 @@ struct hops_tls smtp_destination_tls(const struct smtp_destination *e, size_t ho
     };
 }
 
-/* Mail of senders with different logins at any of the hops must not share a connection: the lines
- * of the logins are part of the key. */
+/* Adds the lines of the logins to the key: senders with different logins at any hop must not share
+ * a connection. */
 static void add_logins(const struct smtp_destinations *all, struct slice nexthop,
                        struct slice sender, struct buf *key)
 {

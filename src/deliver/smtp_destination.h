@@ -1,10 +1,10 @@
 /*
- * A destination as the SMTP client sees it: one transport and next hop with all that the
- * configuration says about reaching it, computed once and shared by its deliveries and connections.
+ * A destination of the SMTP client: one transport and next hop, with all settings for reaching it.
+ * They are computed once and shared by its deliveries and connections.
  *
- * Counted references: each delivery, each connection and each connection kept idle holds one. After
- * a reload the old ones leave the table and live on until the last reference is gone; they have
- * copies of everything, so nothing in them points into a configuration.
+ * References are counted: each delivery and each connection, idle ones included, holds one. After a
+ * reload the previous destinations leave the table and remain until their last reference is gone.
+ * They have copies of all settings, so they do not point into a configuration.
  */
 #ifndef DELIVER_SMTP_DESTINATION_H
 #define DELIVER_SMTP_DESTINATION_H
@@ -24,24 +24,26 @@ struct role;
 struct attempt;
 struct smtp_destinations;
 
-/* Next hops of one destination, relays of last resort included. */
+/* Next hops of one destination, with relays of last resort. */
 #define SMTP_DESTINATION_HOPS_MAX 32
 
 struct smtp_destination {
     struct session_settings settings;
     struct smtp_destinations *all;
-    char *key; /* owned: transport, NUL, next hop; with logins, NUL and their numbers */
+    char *key; /* owned: transport, NUL, next hop; with logins, NUL and their line numbers */
     size_t transport_len, nexthop_len, key_len;
     uint32_t refs;
-    bool stale;  /* of an old configuration: no connection of it is kept */
-    bool leaves; /* another node gets it: none is kept until a delivery comes for it again */
+    bool stale;  /* from an old configuration; its connections are not kept */
+    bool leaves; /* another node gets it; no connection is kept until its next delivery */
     bool lmtp;
 
-    char *hops[SMTP_DESTINATION_HOPS_MAX]; /* owned: next hops in the order to be tried */
+    char *hops[SMTP_DESTINATION_HOPS_MAX]; /* owned: next hops in the order of use */
     size_t hop_count;
-    struct session_login *logins[SMTP_DESTINATION_HOPS_MAX]; /* owned: at each hop; NULL: none */
-    unsigned login_lines[SMTP_DESTINATION_HOPS_MAX];         /* of relay_auth, of these */
-    size_t own_count; /* of them, the destination's own; the others are relays of last resort */
+    /* owned: login for each hop; NULL: none */
+    struct session_login *logins[SMTP_DESTINATION_HOPS_MAX];
+    unsigned login_lines[SMTP_DESTINATION_HOPS_MAX]; /* line of each login in relay_auth */
+    /* number of the destination's own hops; the others are relays of last resort */
+    size_t own_count;
     enum conf_tls level;
     enum conf_sts sts;
     struct mxlist_rules rules;
@@ -52,58 +54,60 @@ struct smtp_destination {
     int64_t cache_us, reuse_us;
     uint64_t reuse_count; /* 0: no limit */
     struct conncache_key idle;
-    TAILQ_HEAD(, attempt) waiting; /* attempt.c's: those without a connection yet */
+    TAILQ_HEAD(, attempt) waiting; /* private to attempt.c: attempts without a connection */
 
     char *helo; /* owned */
     struct smtp_trust *trust;
     UT_hash_handle hh;
 };
 
-/* Reads the system's certificates; before confinement. `role` is borrowed. */
+/* Reads the system's certificates; call it before confinement. `role` is borrowed. */
 struct smtp_destinations *smtp_destinations_new(const struct role *role);
 
-/* When no reference is left but those of sessions that are gone. NULL is fine. */
+/* Frees the table; the only references left must be those of sessions that are gone. NULL is
+ * fine. */
 void smtp_destinations_free(struct smtp_destinations *all);
 
-/* The configuration is a new one. */
+/* Takes settings from a new configuration. */
 void smtp_destinations_renew(struct smtp_destinations *all);
 
-/* Find or make the one for mail from `sender`, which counts where a relay wants a login; one
- * reference is the caller's. */
+/* Finds or makes the destination for mail from `sender`, which matters if a relay needs a login.
+ * The caller gets one reference. */
 struct smtp_destination *smtp_destination_get(struct smtp_destinations *all, struct slice transport,
                                               struct slice nexthop, struct slice sender);
 
 struct smtp_destination *smtp_destination_ref(struct smtp_destination *e);
 void smtp_destination_unref(struct smtp_destination *e);
 
-/* The relay at this hop refuses our login. That is no fault of the relay, nor of mail that has
- * another login there: so the login alone rests, that a wrong password is not tried with each
- * message, for minimal_backoff_time and each further time in a row twice as long, up to
- * maximal_backoff_time. `why` is copied. */
+/* Records that the relay at this hop has refused our login. Neither the relay nor mail with another
+ * login is to blame, so only this login is suspended: a wrong password must not be tried with each
+ * message. The first pause is minimal_backoff_time, each further one in a row is twice as long, up
+ * to maximal_backoff_time. `why` is copied. */
 void smtp_destination_login_refused(struct smtp_destination *e, size_t hop, struct slice why,
                                     struct mono now);
 void smtp_destination_login_works(struct smtp_destination *e, size_t hop);
 
-/* Why the login at this hop is not to be tried now, and for how long; lasts until the next of the
- * other calls. NULL: it is, and when it has been refused, by the caller alone until that says how
- * it went, or for minimal_backoff_time. */
+/* Returns the reason why the login at this hop must not be tried now, and the remaining time in
+ * *ret_us. Returns NULL if the caller may try the login; after a refusal only this caller may,
+ * until the login's result is recorded or for minimal_backoff_time. The text lasts until the next
+ * call of the other functions. */
 const char *smtp_destination_login_rests(struct smtp_destination *e, size_t hop, struct mono now,
                                          int64_t *ret_us);
 
-/* An operator wants all of it tried again: no login rests any more. */
+/* Forgets all refused logins: an operator wants everything tried again. */
 void smtp_destinations_forgive(struct smtp_destinations *all);
 
-/* What it demands of TLS at one of its hops. */
+/* Returns the destination's TLS requirements at a hop. */
 struct hops_tls smtp_destination_tls(const struct smtp_destination *e, size_t hop);
 
-/* The destination whose settings these are. */
+/* Returns the destination with these settings. */
 struct smtp_destination *smtp_destination_of(const struct session_settings *settings);
 
-/* Set its `leaves`, for all senders. */
+/* Sets `leaves` of the destination, for all senders. */
 void smtp_destinations_leave(struct smtp_destinations *all, struct slice transport,
                              struct slice nexthop);
 
-/* Is it this one? An empty transport means every one. */
+/* Is `e` for this transport and next hop? An empty transport matches all. */
 bool smtp_destination_is(const struct smtp_destination *e, struct slice transport,
                          struct slice nexthop);
 

@@ -61,7 +61,7 @@ bool sts_client_answer(struct sts_client *c, struct slice body)
         return false;
     }
     HASH_FIND(hh, c->questions, &m.token, sizeof m.token, q);
-    if (q != NULL) { /* else its delivery was given up meanwhile */
+    if (q != NULL) { /* otherwise its delivery was cancelled meanwhile */
         sts_done *done = q->done;
         void *arg = q->arg;
 

@@ -1,11 +1,11 @@
 /*
- * MTA-STS policies of domains, as the queue process knows them: a struct sts_source (hops.h) over
- * the channel to it.
+ * A struct sts_source (hops.h): gets the MTA-STS policies of domains from the queue process.
  *
  *   ask --WIRE_POLICY_ASK--> queue --WIRE_POLICY_ANSWER--> done()
  *
- * The queue process answers every question, within STS_WAIT_US (sts_cache.h). Should it end, all
- * that asks is given up with its deliveries (attempts_queue_lost), and cancels.
+ * The queue process answers each question within STS_WAIT_US (sts_cache.h). If the queue process
+ * ends, attempts_queue_lost drops the deliveries that wait for an answer, which cancels their
+ * questions.
  */
 #ifndef DELIVER_STS_CLIENT_H
 #define DELIVER_STS_CLIENT_H
@@ -18,23 +18,23 @@
 #include "slice.h"
 #include "times.h"
 
-/* So long an answer is good for the connections that were opened with it. */
+/* Validity of an answer for connections that were opened with it. */
 #define STS_CLIENT_US (60 * US_PER_S)
 
 struct sts_client {
     struct sts_source source;
-    struct channel *const *queue; /* borrowed; *queue NULL: the queue process is away */
+    struct channel *const *queue; /* borrowed; *queue NULL: the queue process is gone */
     struct sts_question *questions;
     uint64_t last_token;
 };
 
-/* `queue` is where its channel stands, now and later. */
+/* Initializes a client; *queue is the current channel, or NULL. */
 void sts_client_init(struct sts_client *c, struct channel *const *queue);
 
-/* When no question is left. */
+/* Frees a client; no question must be left. */
 void sts_client_fini(struct sts_client *c);
 
-/* WIRE_POLICY_ANSWER; false: it does not decode, or answers nothing that was ever asked. */
+/* Handles WIRE_POLICY_ANSWER. Returns false if it does not decode or its token was never sent. */
 bool sts_client_answer(struct sts_client *c, struct slice body);
 
 #endif

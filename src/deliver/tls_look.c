@@ -16,10 +16,10 @@
 
 _Static_assert(WIRE_TLS_HOSTS_MAX == MXLIST_HOSTS_MAX, "all are shown");
 
-/* What a host shows. */
+/* The connection to one host, and the texts about it. */
 struct showing {
     struct tls_look *look;
-    struct session *session; /* owned; NULL: it is over, or was not begun */
+    struct session *session; /* owned; NULL: ended, or not begun */
     bool tried, met;
     struct buf relay, protection, certificate, trouble;
 };
@@ -31,15 +31,15 @@ struct tls_look {
     struct smtp_destination *destination; /* one reference */
     struct nexthop nexthop;
     struct hops *hops;
-    bool prove; /* not given up on */
-    bool bogus; /* proven answers were not to be had */
+    bool prove; /* try to get proven answers */
+    bool bogus; /* proven answers were not available */
     bool connect;
-    struct showing *shown; /* owned: of each host; NULL: none is connected to */
+    struct showing *shown; /* owned: one per host; NULL: no connections */
     size_t shown_count, open;
-    struct event *timer; /* NULL likewise */
+    struct event *timer; /* NULL: no connections */
 };
 
-/* Texts of one host, for the time of the answer. */
+/* Texts of one host, until the answer is sent. */
 struct host_texts {
     struct buf addresses, records, text;
 };
@@ -89,7 +89,7 @@ static void put_addresses(const struct hops *h, size_t host, struct buf *out)
         CHECK(inet_ntop(ip->sa.sa_family,
                         ipv4 ? (const void *)&ip->in.sin_addr : (const void *)&ip->in6.sin6_addr,
                         text, sizeof text) != NULL);
-        (void)buf_addf(out, "%s%s", buf_len(out) > 0 ? " " : "", text); /* there is room for all */
+        (void)buf_addf(out, "%s%s", buf_len(out) > 0 ? " " : "", text); /* fits */
     }
 }
 
@@ -99,7 +99,7 @@ static void put_records(const struct hops_facts *facts, struct buf *out)
         const struct tls_record *r = &facts->records[i];
         size_t len = r->data.len < RECORD_SHOWN ? r->data.len : RECORD_SHOWN;
 
-        (void)buf_addf(out, "%u %u %u ", r->usage, r->selector, r->matching); /* room for all */
+        (void)buf_addf(out, "%u %u %u ", r->usage, r->selector, r->matching); /* fits */
         for (size_t k = 0; k < len; k++) {
             (void)buf_addf(out, "%02X", (unsigned)(unsigned char)r->data.ptr[k]);
         }
@@ -185,7 +185,7 @@ static void describe_host(const struct tls_look *l, size_t i, struct host_texts 
     }
 }
 
-/* Say it; the look is gone then. */
+/* Sends the answer and frees the request. */
 static void answer(struct tls_look *l)
 {
     const struct hops *h = l->hops;
@@ -215,13 +215,13 @@ static void answer(struct tls_look *l)
 
 /* ---- connecting ----------------------------------------------------------------------------- */
 
-/* The host has shown what it has, or that it has nothing to show. The look may be gone then. */
+/* Takes the texts of a host whose handshake has ended or failed. May free the request. */
 static void shown(struct showing *s, struct slice trouble)
 {
     struct tls_look *l = s->look;
     const char *version = session_tls_version(s->session);
 
-    (void)buf_add(&s->trouble, trouble); /* a cut text is a text, too: and so below */
+    (void)buf_add(&s->trouble, trouble); /* a cut text is acceptable, also below */
     (void)buf_add(&s->relay, session_relay(s->session));
     if (version[0] != '\0') {
         (void)buf_addf(&s->protection, "%s/%s/%s", wire_proof_name(session_proof(s->session)),
@@ -247,13 +247,13 @@ static void on_session(void *arg, struct session *session, enum session_event ev
     if (event == SESSION_UNREACHABLE) {
         buf_init(&text, WIRE_TEXT_MAX);
         (void)buf_addf(&text, "connect to %.*s: %s", SLICE_ARGS(session_relay(session)),
-                       session_why(session)); /* as the log says it */
+                       session_why(session)); /* same text as in the log */
         shown(s, buf_slice(&text));
         buf_fini(&text);
         return;
     }
     if (event == SESSION_TALK && talk->kind == CLIENT_READY) {
-        s->met = true; /* the session makes the demand */
+        s->met = true; /* the session has checked the demand */
         shown(s, SLICE(""));
     } else if (event == SESSION_TALK && talk->kind == CLIENT_FAILED && talk->retry_in_clear) {
         buf_init(&text, WIRE_TEXT_MAX);
@@ -268,7 +268,7 @@ static void on_session(void *arg, struct session *session, enum session_event ev
     }
 }
 
-/* Some do not answer. */
+/* Ends the connections to hosts that do not answer. */
 static void on_look_timer(evutil_socket_t fd, short what, void *arg)
 {
     struct tls_look *l = arg;
@@ -276,7 +276,7 @@ static void on_look_timer(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
-    for (size_t i = 0; left > 0; i++) { /* the last one frees the look */
+    for (size_t i = 0; left > 0; i++) { /* the last one frees the request */
         if (l->shown[i].session != NULL) {
             left--;
             shown(&l->shown[i], SLICE("no answer in time"));
@@ -313,11 +313,11 @@ static void connect_to(struct tls_look *l, size_t host, const struct mx_address 
                     text, sizeof text) != NULL);
     s->tried = true;
     l->open++;
-    (void)smtp_destination_ref(l->destination); /* the session's own, as a delivery's has */
+    (void)smtp_destination_ref(l->destination); /* for the session, as for a delivery's */
     s->session = session_open(l->looks->sessions, &l->destination->settings, &to, on_session, s);
 }
 
-/* False when there is no host to connect to. */
+/* Connects to each usable host. Returns false if there is none. */
 static bool connect_to_hosts(struct tls_look *l)
 {
     static const struct timeval longest = {.tv_sec = TLS_LOOK_US / US_PER_S};
@@ -372,7 +372,7 @@ static void on_hops(void *arg, struct hops *h)
     l->hops = h;
     if (h->outcome == HOPS_DEFERRED && !h->refused && l->prove && l->looks->world->validator &&
         !tls_policy_uses_dane(l->destination->level)) {
-        /* Mail does not ask for proof: once more as mail does. */
+        /* Mail at this level needs no proof: look up again as mail does. */
         l->prove = false;
         l->bogus = true;
         l->hops = NULL;
@@ -385,7 +385,7 @@ static void on_hops(void *arg, struct hops *h)
     }
 }
 
-/* ---- questions ------------------------------------------------------------------------------ */
+/* ---- requests ------------------------------------------------------------------------------- */
 
 void tls_looks_init(struct tls_looks *looks, struct event_base *base, struct hops_world *world,
                     struct sessions *sessions, struct smtp_destinations *destinations,

@@ -1,15 +1,14 @@
 /*
- * What TLS mail for a destination would get, for operators who ask (WIRE_TLS_LOOK): hosts, their
- * DNSSEC status and TLSA records, what the policy demands of each, and which are not used. Looked
- * up as for a delivery (hops.h), but with proven answers where there is a trust anchor, whatever
- * the level is.
+ * Reports the TLS of mail for a destination to operators (WIRE_TLS_LOOK): hosts, their DNSSEC
+ * status and TLSA records, the demand for each host, and which hosts are not used. The lookup is
+ * that of a delivery (hops.h), but with proven answers at any level if there is a trust anchor.
  *
- * When asked to (`connect`), each host that is used is connected to as a delivery would, at its
- * first address and with what the demand wants, up to the point where a login or mail would be
- * next, and what it has shown is told. That takes TLS_LOOK_US at most.
+ * On request (`connect`) each host in use is connected to, at its first address and with its
+ * demand, up to the point where a login or mail would follow. The answer then has the host's proof.
+ * That takes at most TLS_LOOK_US.
  *
- * Limits: TLS_LOOKS_MAX at once, and of those TLS_LOOKS_CONNECTING that connect; more are answered
- * that there are too many.
+ * Limits: TLS_LOOKS_MAX requests at once, of which TLS_LOOKS_CONNECTING may connect; further
+ * requests are refused.
  */
 #ifndef DELIVER_TLS_LOOK_H
 #define DELIVER_TLS_LOOK_H
@@ -35,7 +34,7 @@ struct tls_looks {
     struct sessions *sessions;              /* borrowed */
     struct hops_world *world;               /* borrowed */
     struct smtp_destinations *destinations; /* borrowed */
-    struct channel *const *queue;           /* borrowed; *queue NULL: the queue process is away */
+    struct channel *const *queue;           /* borrowed; *queue NULL: the queue process is gone */
     LIST_HEAD(, tls_look) all;
     unsigned count, connecting;
 };
@@ -44,10 +43,10 @@ void tls_looks_init(struct tls_looks *looks, struct event_base *base, struct hop
                     struct sessions *sessions, struct smtp_destinations *destinations,
                     struct channel *const *queue);
 
-/* WIRE_TLS_LOOK; false: it does not decode. */
+/* Handles WIRE_TLS_LOOK. Returns false if it does not decode. */
 bool tls_looks_begin(struct tls_looks *looks, struct slice body);
 
-/* The process that asked is gone, or this one ends. */
+/* Drops all requests: the queue process is gone, or this process ends. */
 void tls_looks_drop(struct tls_looks *looks);
 
 #endif

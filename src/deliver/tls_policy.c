@@ -15,7 +15,7 @@ bool tls_policy_uses_sts(enum conf_tls level)
     return level == CONF_TLS_MAY || level == CONF_TLS_ENCRYPT || level == CONF_TLS_DANE;
 }
 
-/* ---- building -------------------------------------------------------------------------------- */
+/* ---- making a demand ------------------------------------------------------------------------- */
 
 static void add_name(struct tls_demand *d, const char *prefix, const char *name)
 {
@@ -28,7 +28,7 @@ static void add_name(struct tls_demand *d, const char *prefix, const char *name)
     buf_fini(&text);
 }
 
-/* The domain and what is below it; an address has nothing below it. */
+/* Adds the domain and names below it; an address has no names below it. */
 static void add_domain(struct tls_demand *d, const char *domain)
 {
     add_name(d, "", domain);
@@ -49,7 +49,7 @@ static void add_records(struct tls_demand *d, const struct tls_record *records, 
     d->record_count = count;
 }
 
-/* RFC 7672, section 3.2.2: the base domain, and the names of the next hop. */
+/* Demands DANE. Names: the base domain, and those of the next hop (RFC 7672, section 3.2.2). */
 static void match_records(struct tls_demand *d, const struct tls_host *host)
 {
     d->kind = TLS_DEMAND_DANE;
@@ -75,7 +75,7 @@ static void verify_domain(struct tls_demand *d, const struct tls_host *host)
     add_domain(d, host->domain);
 }
 
-/* By the level, without DANE. */
+/* Sets the demand of the level, without DANE. */
 static void demand_level(struct tls_demand *d, enum conf_tls level, const struct tls_host *host)
 {
     switch (level) {
@@ -100,7 +100,7 @@ static void demand_level(struct tls_demand *d, enum conf_tls level, const struct
     UNREACHABLE("a level beyond the enum");
 }
 
-/* Why the host must not be used; NULL: it may. */
+/* Returns the reason why the host must not be used, or NULL. */
 static const char *objection(enum conf_tls level, const struct tls_host *host)
 {
     bool dane = tls_policy_uses_dane(level);
@@ -126,7 +126,7 @@ struct tls_demand *tls_demand_new(enum conf_tls level, enum conf_tls least,
     struct tls_demand *d;
 
     if (why != NULL) {
-        (void)buf_addf(ret_why, "host %s is not used: %s", host->name, why); /* cut where full */
+        (void)buf_addf(ret_why, "host %s is not used: %s", host->name, why); /* may be cut */
         return NULL;
     }
     d = mem_new(sizeof *d);
@@ -142,7 +142,7 @@ struct tls_demand *tls_demand_new(enum conf_tls level, enum conf_tls least,
         if (dane && host->dane == DANE_ENCRYPT) {
             d->kind = TLS_DEMAND_ENCRYPT;
         }
-        /* What verifies anything is no less than what a login asks for. */
+        /* VERIFY and DANE are sufficient for any login. */
         if (d->kind < TLS_DEMAND_VERIFY) {
             enum tls_demand_kind kind = d->kind;
 

@@ -10,7 +10,9 @@
 
 #include "check.h"
 #include "clock.h"
+#include "dialect.h"
 #include "dns_answer.h"
+#include "dns_link.h"
 #include "host_addresses.h"
 #include "https_call.h"
 #include "log.h"
@@ -23,18 +25,18 @@
 
 _Static_assert(WIRE_POLICY_MAX == STS_POLICY_MAX && WIRE_POLICY_ID_MAX == STS_ID_MAX, "as long");
 
-/* TXT records at that name that are looked at, and the text of one. */
+/* Number of TXT records of a name that are read, and size of each, in bytes. */
 #define RECORDS_MAX 32u
 #define RECORD_MAX  4096u
 
 enum job_state {
-    JOB_RECORD,    /* the TXT record is asked for */
-    JOB_LINE,      /* waits until fewer than FETCH_AT_ONCE talk to hosts */
-    JOB_ADDRESSES, /* those of the host are asked for */
-    JOB_GET,       /* talks to the host */
+    JOB_RECORD,    /* waiting for the TXT record */
+    JOB_LINE,      /* waiting until fewer than FETCH_AT_ONCE jobs call hosts */
+    JOB_ADDRESSES, /* waiting for the host's addresses */
+    JOB_GET,       /* calling the host */
 };
 
-/* A policy that is being looked up. */
+/* Look-up of a policy. */
 struct job {
     TAILQ_ENTRY(job) next;
     struct fetch *fetch;
@@ -42,7 +44,7 @@ struct job {
     char domain[WIRE_DOMAIN_MAX + 1];
     char known[STS_ID_MAX + 1], id[STS_ID_MAX + 1];
     bool always;
-    struct resolver_query *query; /* JOB_RECORD */
+    struct resolver_query *query; /* in JOB_RECORD */
     struct host_addresses *addresses;
     struct https_call *get;
     struct event *timer; /* ends JOB_ADDRESSES and JOB_GET */
@@ -53,11 +55,12 @@ TAILQ_HEAD(job_list, job);
 struct fetch {
     struct worker worker;
     struct role *role;
+    struct dns_link *dns;
     struct resolver *resolver;
-    struct buf system; /* the system's authorities */
+    struct buf system; /* certificates of the system's authorities */
     struct job_list jobs;
     size_t job_count;
-    size_t talking; /* in JOB_ADDRESSES or JOB_GET */
+    size_t talking; /* number of jobs in JOB_ADDRESSES or JOB_GET */
 };
 
 /* ---- jobs ----------------------------------------------------------------------------------- */
@@ -83,7 +86,7 @@ static void job_free(struct job *job)
     mem_free(job);
 }
 
-/* The answer; frees the job. */
+/* Sends the answer and frees the job. */
 static void answer(struct job *job, enum wire_fetch_outcome outcome, struct slice policy,
                    const char *why)
 {
@@ -108,9 +111,9 @@ static void fail(struct job *job, enum wire_fetch_outcome outcome, const char *f
     va_list args;
 
     va_start(args, format);
-    (void)vsnprintf(why, sizeof why, format, args); /* a cut text is a text, too */
+    (void)vsnprintf(why, sizeof why, format, args); /* may be cut */
     va_end(args);
-    printable_fix(why, strlen(why)); /* hosts have a say in it */
+    printable_fix(why, strlen(why)); /* may contain text of hosts */
     answer(job, outcome, slice_of("", 0), why);
 }
 
@@ -219,7 +222,7 @@ static void talk_next(struct fetch *f)
 
 /* ---- the record ----------------------------------------------------------------------------- */
 
-/* Does the domain announce a policy? Then job->id is its id. */
+/* Does the domain announce a policy? If so, sets job->id. */
 static bool find_record(struct job *job, struct slice packet)
 {
     struct slice data[RECORDS_MAX], texts[RECORDS_MAX], id;
@@ -227,7 +230,7 @@ static bool find_record(struct job *job, struct slice packet)
     size_t count = 0, used = 0;
     bool found = false;
 
-    /* Among more records than that no one is looked for: there is room for 64 KiB of them. */
+    /* More records are an error, as 64 KiB have room for many. */
     if (!dns_answer_records(packet, RESOLVER_TXT, data, RECORDS_MAX, &count) ||
         count > RECORDS_MAX) {
         return false;
@@ -265,7 +268,7 @@ static void on_record(void *arg, const struct resolver_answer *said)
     } else if (strcmp(job->id, job->known) == 0 && !job->always) {
         answer(job, FETCH_SAME, slice_of("", 0), "");
     } else {
-        job->state = JOB_LINE; /* the end of the turn looks */
+        job->state = JOB_LINE; /* fetch_turn calls the host */
     }
 }
 
@@ -305,7 +308,7 @@ static void drop_jobs(struct fetch *f)
 static bool on_frame(void *arg, const struct frame *frame)
 {
     if (frame->fd >= 0) {
-        (void)close(frame->fd); /* no frame to us has one */
+        (void)close(frame->fd); /* frames to this process have no descriptor */
         return false;
     }
     return frame->type == WIRE_FETCH && on_fetch(arg, frame->body);
@@ -313,7 +316,7 @@ static bool on_frame(void *arg, const struct frame *frame)
 
 static void on_lost(void *arg)
 {
-    drop_jobs(arg); /* it asks anew */
+    drop_jobs(arg); /* the queue process sends its requests again */
 }
 
 static const struct worker_ops queue_ops = {.frame = on_frame, .lost = on_lost};
@@ -323,21 +326,12 @@ static const struct worker_ops queue_ops = {.frame = on_frame, .lost = on_lost};
 static int fetch_start(struct role *role)
 {
     struct fetch *f = mem_new(sizeof *f);
-    struct buf error;
 
     role->state = f;
     f->role = role;
     TAILQ_INIT(&f->jobs);
-    buf_init(&error, LOG_LINE_MAX);
-    f->resolver = resolver_new(role->base, role->conf->smtp_dns_server.items,
-                               role->conf->smtp_dns_server.count, slice_of("", 0), &error);
-    if (f->resolver == NULL) {
-        log_error("%s", buf_cstr(&error));
-        buf_fini(&error);
-        mem_free(f);
-        return EX_CONFIG;
-    }
-    buf_fini(&error);
+    f->dns = dns_link_new(role->base);
+    f->resolver = resolver_over(role->base, f->dns, false);
     tls_read_system_authorities(&f->system);
     https_begin();
     worker_init(&f->worker, role, &queue_ops, f);
@@ -348,17 +342,25 @@ static void fetch_peer(struct role *role, const struct wire_peer *peer, int fd)
 {
     struct fetch *f = role->state;
 
-    worker_peer(&f->worker, peer, fd);
+    if (peer->role == ROLE_RESOLVE) {
+        dns_link_peer(f->dns, fd);
+    } else {
+        worker_peer(&f->worker, peer, fd);
+    }
 }
 
-/* What is under way goes on as it began. */
+/* Keeps jobs in flight unchanged. If mta_sts_port has changed, ends the process, as only a new one
+ * may connect to another port (confine.h). The queue process repeats its requests to the new
+ * one. */
 static void fetch_reload(struct role *role, const struct conf *old)
 {
-    (void)role;
-    (void)old;
+    if (conf_differs(old, role->conf, "mta_sts_port")) {
+        log_info("mta_sts_port has changed: starting over");
+        role_exit(role, 0);
+    }
 }
 
-/* No mail hangs on what is under way: the queue process stops, too. */
+/* Jobs in flight are dropped, as no mail depends on them: the queue process stops, too. */
 static void fetch_stop(struct role *role)
 {
     role_exit(role, 0);
@@ -392,6 +394,7 @@ static void fetch_end(struct role *role)
     worker_fini(&f->worker);
     drop_jobs(f);
     resolver_free(f->resolver);
+    dns_link_free(f->dns);
     buf_fini(&f->system);
     mem_free(f);
 }

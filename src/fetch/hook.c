@@ -19,40 +19,42 @@
 #include "log.h"
 #include "mem.h"
 #include "printable.h"
+#include "dns_link.h"
 #include "resolver.h"
 #include "rng.h"
 #include "tls.h"
 #include "worker.h"
 
 #define FIELD_MAX 512u
-/* The body around the events. */
+/* Size of the JSON around the events. */
 #define FRAME_MAX 512u
-/* A wait is longer by up to a quarter, so that hooks of one host do not come back as one wave. */
+/* A wait is longer by up to this part, at random, so that hooks of one host do not return all at
+ * once. */
 #define JITTER_PART 4u
 
 enum hook_state {
-    HOOK_AWAY,   /* there is no queue process */
-    HOOK_ASKED,  /* the queue process answers when there are events */
-    HOOK_NAMES,  /* addresses are looked up */
-    HOOK_CALL,   /* the hook is called */
-    HOOK_FAILED, /* until `until`; then it is called again */
-    HOOK_RESTS,  /* until `until`; then the next events are asked for */
+    HOOK_AWAY,   /* without a queue process */
+    HOOK_ASKED,  /* waiting for events from the queue process */
+    HOOK_NAMES,  /* looking up addresses */
+    HOOK_CALL,   /* calling the hook */
+    HOOK_FAILED, /* waiting for the next call, at `until` */
+    HOOK_RESTS,  /* waiting to request the next events, at `until` */
 };
 
 struct caller {
     struct hooks *all;
-    const struct hook *hook; /* of all->list */
+    const struct hook *hook; /* element of all->list */
     enum hook_state state;
     struct buf body, letters;
-    uint64_t last;  /* of the events in hand */
-    uint64_t first; /* likewise; for a field */
+    uint64_t last;  /* last event of the call */
+    uint64_t first; /* first event of the call, for a header field */
     struct host_addresses *addresses;
     struct https_call *call;
     struct event *timer; /* ends NAMES, CALL, FAILED and RESTS */
     struct mono until;
-    struct mono asked; /* when the last events came */
-    bool is_full;      /* so many that more may wait */
-    unsigned failures; /* in a row */
+    struct mono asked; /* time when the last events were received */
+    bool is_full;      /* whether more events may be waiting */
+    unsigned failures; /* number of failures in a row */
     struct mono failing_since;
     char field_time[FIELD_MAX], field_events[FIELD_MAX], field_name[FIELD_MAX];
     const char *fields[5];
@@ -61,9 +63,10 @@ struct caller {
 struct hooks {
     struct worker worker;
     struct role *role;
+    struct dns_link *dns;
     struct resolver *resolver;
     struct rng rng;
-    struct buf system; /* the system's authorities */
+    struct buf system; /* certificates of the system's authorities */
     struct hook_list *list;
     struct caller callers[HOOKS_MAX];
 };
@@ -82,7 +85,7 @@ static void wait_us(struct caller *c, enum hook_state state, int64_t us)
     CHECK(event_add(c->timer, &delay) == 0);
 }
 
-/* Nothing is under way any more. */
+/* Ends the look-up, the call and the timer. */
 static void end_call(struct caller *c)
 {
     host_addresses_free(c->addresses);
@@ -95,13 +98,13 @@ static void end_call(struct caller *c)
 static void rest(struct caller *c)
 {
     int64_t left = c->is_full
-                       ? 0 /* more may wait: only few events are worth gathering */
+                       ? 0 /* more may be waiting; a delay only pays for few events */
                        : c->all->role->conf->web_hook_wait_us - (clock_mono().us - c->asked.us);
 
     wait_us(c, HOOK_RESTS, left > 0 ? left : 0);
 }
 
-/* ---- what came of a call -------------------------------------------------------------------- */
+/* ---- result of a call ----------------------------------------------------------------------- */
 
 static void done(struct caller *c, bool given_up)
 {
@@ -143,8 +146,8 @@ static void failed(struct caller *c, const char *why)
     const struct conf *conf = c->all->role->conf;
     char text[WIRE_TEXT_MAX];
 
-    (void)snprintf(text, sizeof text, "%s", why); /* a cut text is a text, too */
-    printable_fix(text, strlen(text));            /* hosts have a say in it */
+    (void)snprintf(text, sizeof text, "%s", why); /* may be cut */
+    printable_fix(text, strlen(text));            /* may contain text of hosts */
     end_call(c);
     if (c->failures++ == 0) {
         c->failing_since = clock_mono();
@@ -172,7 +175,7 @@ static void on_called(void *arg, struct https_call *call)
     if (why != NULL) {
         char text[WIRE_TEXT_MAX];
 
-        (void)snprintf(text, sizeof text, "%s", why); /* it goes with the call */
+        (void)snprintf(text, sizeof text, "%s", why); /* a copy, as the call is freed */
         failed(c, text);
     } else {
         done(c, false);
@@ -204,7 +207,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 
 /* ---- a call --------------------------------------------------------------------------------- */
 
-/* "Sluice-Signature: t=SECONDS,v1=HEX" */
+/* Makes the field "Sluice-Signature: t=SECONDS,v1=HEX". */
 static void sign(struct caller *c)
 {
     unsigned char sum[EVP_MAX_MD_SIZE];
@@ -277,7 +280,7 @@ static void begin_call(struct caller *c)
     wait_us(c, HOOK_NAMES, c->all->role->conf->web_hook_timeout_us);
     if (c->hook->is_ipv6 || inet_pton(AF_INET, c->hook->host, binary) == 1) {
         call(c, "");
-    } else if (strcmp(c->hook->host, "localhost") == 0) { /* no name server is to say where */
+    } else if (strcmp(c->hook->host, "localhost") == 0) { /* independent of name servers */
         call(c, "127.0.0.1,[::1]");
     } else {
         c->addresses = host_addresses_new(c->all->resolver, c->all->role->conf,
@@ -287,7 +290,7 @@ static void begin_call(struct caller *c)
 
 /* ---- events --------------------------------------------------------------------------------- */
 
-/* Put those that it wants into the body; up to web_hook_batch of them. How many there are. */
+/* Adds wanted events to the body, up to web_hook_batch. Returns their number. */
 static unsigned fill_body(struct caller *c, const struct wire_hook_events *m)
 {
     unsigned count = 0, most = (unsigned)c->all->role->conf->web_hook_batch;
@@ -339,12 +342,12 @@ static bool take_events(struct hooks *all, struct slice body)
         }
     }
     if (c == NULL || c->state != HOOK_ASKED) {
-        return true; /* asked for before a reload */
+        return true; /* the answer to a request before a reload */
     }
     c->asked = clock_mono();
     count = fill_body(c, &m);
     c->is_full = count == (unsigned)all->role->conf->web_hook_batch ||
-                 m.lines.len >= WIRE_HOOK_PAGE; /* of which it may have wanted few */
+                 m.lines.len >= WIRE_HOOK_PAGE; /* a full page, from which few were wanted */
     if (count == 0 && m.lost_to == 0) {
         done(c, false);
         return true;
@@ -377,13 +380,13 @@ static void ask(struct caller *c)
 static bool on_frame(void *arg, const struct frame *frame)
 {
     if (frame->fd >= 0) {
-        (void)close(frame->fd); /* no frame to us has one */
+        (void)close(frame->fd); /* frames to this process have no descriptor */
         return false;
     }
     return frame->type == WIRE_HOOK_EVENTS && take_events(arg, frame->body);
 }
 
-/* It asks nothing of us that it would not send again. */
+/* Drops all calls; the queue process sends the events again. */
 static void on_lost(void *arg)
 {
     struct hooks *all = arg;
@@ -443,7 +446,7 @@ static struct hook_list *read_list(const struct role *role)
     buf_init(&error, LOG_LINE_MAX);
     list = hook_list_new(role_file(role, slice_string(role->conf->web_hooks)), &error);
     if (list == NULL) {
-        log_error("web_hooks: %s", buf_cstr(&error)); /* the parent has read it without */
+        log_error("web_hooks: %s", buf_cstr(&error)); /* the parent has found no error */
     }
     buf_fini(&error);
     return list;
@@ -452,24 +455,18 @@ static struct hook_list *read_list(const struct role *role)
 static int hook_start(struct role *role)
 {
     struct hooks *all = mem_new(sizeof *all);
-    struct buf error;
 
     role->state = all;
     all->role = role;
     rng_init(&all->rng, entropy_u64());
     all->list = read_list(role);
-    buf_init(&error, LOG_LINE_MAX);
-    all->resolver = resolver_new(role->base, role->conf->smtp_dns_server.items,
-                                 role->conf->smtp_dns_server.count, slice_of("", 0), &error);
-    if (all->resolver == NULL || all->list == NULL) {
-        log_error("%s", all->resolver == NULL ? buf_cstr(&error) : "there are no web hooks");
-        buf_fini(&error);
-        resolver_free(all->resolver);
-        hook_list_free(all->list);
+    if (all->list == NULL) {
+        log_error("there are no web hooks");
         mem_free(all);
         return EX_CONFIG;
     }
-    buf_fini(&error);
+    all->dns = dns_link_new(role->base);
+    all->resolver = resolver_over(role->base, all->dns, false);
     tls_read_system_authorities(&all->system);
     https_begin();
     worker_init(&all->worker, role, &queue_ops, all);
@@ -481,6 +478,10 @@ static void hook_peer(struct role *role, const struct wire_peer *peer, int fd)
 {
     struct hooks *all = role->state;
 
+    if (peer->role == ROLE_RESOLVE) {
+        dns_link_peer(all->dns, fd);
+        return;
+    }
     worker_peer(&all->worker, peer, fd);
     for (size_t i = 0; i < all->list->count && all->worker.queue != NULL; i++) {
         if (all->callers[i].state == HOOK_AWAY) {
@@ -509,13 +510,15 @@ static bool same_hooks(const struct hook_list *a, const struct hook_list *b)
     return same;
 }
 
-/* What is under way goes on where nothing has changed; else all begin anew. */
+/* Applies a new list. Calls in flight go on if the list has not changed; otherwise all hooks begin
+ * again. */
 static void hook_reload(struct role *role, const struct conf *old)
 {
     struct hooks *all = role->state;
-    struct hook_list *list = read_list(role);
+    struct hook_list *list;
 
     (void)old;
+    list = read_list(role);
     if (list == NULL || same_hooks(list, all->list)) {
         hook_list_free(list);
         return;
@@ -535,7 +538,7 @@ static void hook_reload(struct role *role, const struct conf *old)
     callers_begin(all);
 }
 
-/* What is under way is sent again by the next process. */
+/* The next process sends again what is in flight. */
 static void hook_stop(struct role *role)
 {
     role_exit(role, 0);
@@ -571,6 +574,7 @@ static void hook_end(struct role *role)
     callers_end(all);
     hook_list_free(all->list);
     resolver_free(all->resolver);
+    dns_link_free(all->dns);
     buf_fini(&all->system);
     mem_free(all);
 }

@@ -1,29 +1,30 @@
 /*
- * The role `hook` (its table is hook_role in role.h): tells web hooks (conf/hook_list.h) of events.
+ * The role `hook` (hook_role in role.h): sends events to web hooks (conf/hook_list.h).
  *
- *          +-- nothing of it is wanted: DONE ------------------+
- *          |                                                   v
- *     ASKED --events--> NAMES --> CALL --2xx: DONE----------> RESTS (web_hook_wait)
- *       ^                 ^         | else                     ^  |
- *       |                 |         v                          |  |
- *       |                 +------ FAILED --given up: DONE------+  |
- *       +---------------------------------------------------------+
+ *      +-- no event is wanted: DONE -----------------------+
+ *      |                                                   v
+ *    ASKED --events--> NAMES --> CALL --2xx: DONE----------> RESTS (web_hook_wait)
+ *      ^                 ^         | else                     ^  |
+ *      |                 |         v                          |  |
+ *      |                 +------ FAILED --too late: DONE------+  |
+ *      +---------------------------------------------------------+
  *
- * The queue process keeps the journal, and how far each hook has come: what it has not heard
- * WIRE_HOOK_DONE of it sends again, to this process or the next one. So each hook gets its events
- * in order and at least once. One call at a time goes to a hook; hooks do not wait for each other.
+ * The queue process keeps the journal and the position of each hook. Events for which it has not
+ * received WIRE_HOOK_DONE are sent again, to this process or the next one. So each hook gets its
+ * events in order and at least once. Each hook gets one call at a time; hooks do not wait for each
+ * other.
  *
- * A call is a POST of a JSON object, with a signature in a field of its header: HMAC-SHA256, by the
- * secret, of the time, a dot and the body. docs/events.md has both.
+ * A call is a POST of a JSON object. A header field has its signature: the HMAC-SHA256, by the
+ * secret, of the time, a dot and the body. docs/events.md describes both.
  *
- * There is one such process where web_hooks is set. It has no files and connects, by TCP only to
- * ports of its hooks and of name servers. A reload that brings other ports ends it: the parent
- * starts the next one, which may reach them.
+ * One such process runs if web_hooks is set. It has no files, and connects by TCP to the ports of
+ * its hooks and of name servers only. A reload that adds other ports ends the process: the parent
+ * starts a new one, which may reach them.
  */
 #ifndef FETCH_HOOK_H
 #define FETCH_HOOK_H
 
-/* What a hook may answer, in bytes. */
+/* Limit of a hook's reply, in bytes. */
 #define HOOK_REPLY_MAX 65536u
 
 #endif

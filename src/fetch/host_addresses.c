@@ -12,8 +12,8 @@ struct host_addresses {
     struct resolver_query *queries[2];
     struct buf text;
     bool public_only;
-    bool no_dns;     /* an address could not be asked for */
-    bool not_public; /* there was one that is not public */
+    bool no_dns;     /* whether a name server did not answer */
+    bool not_public; /* whether a private address was ignored */
     host_addresses_found *found;
     void *arg;
 };

@@ -1,7 +1,6 @@
 /*
- * The addresses of a host that is called by HTTPS, as https_call.h wants them.
- *
- * Limit: HOST_ADDRESSES_MAX of each family; the others are not looked at.
+ * Addresses of a host, in the form that https_call.h needs. Limit: HOST_ADDRESSES_MAX of each
+ * family; further ones are ignored.
  */
 #ifndef FETCH_HOST_ADDRESSES_H
 #define FETCH_HOST_ADDRESSES_H
@@ -16,20 +15,20 @@
 
 struct host_addresses;
 
-/* Called once, from the loop; it may free them. */
+/* Receives the result, once, from the event loop; may free the object. */
 typedef void host_addresses_found(void *arg, struct host_addresses *a);
 
-/* Ask for those of the families that `conf` wants; `public_only`: not for those of our own networks
- * (public_address.h). */
+/* Looks up addresses of the families that `conf` enables. With `public_only`, addresses of private
+ * networks are ignored (public_address.h). */
 struct host_addresses *host_addresses_new(struct resolver *resolver, const struct conf *conf,
                                           struct slice host, bool public_only,
                                           host_addresses_found *found, void *arg);
 
-/* Ends what is under way. NULL is fine. */
+/* Frees the object and ends queries in flight. NULL is allowed. */
 void host_addresses_free(struct host_addresses *a);
 
-/* Once found: separated by commas, those of IPv6 in brackets; as long as they. Empty: there are
- * none, and host_addresses_why says why. */
+/* Returns the addresses after `found`, separated by commas, IPv6 in brackets; valid as long as the
+ * object. If there are none, the text is empty and host_addresses_why returns the reason. */
 const char *host_addresses_text(struct host_addresses *a);
 const char *host_addresses_why(const struct host_addresses *a);
 

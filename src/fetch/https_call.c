@@ -14,7 +14,7 @@
 #define URL_MAX   1024
 #define ERROR_MAX 512
 
-/* A socket of libcurl's that the loop watches. */
+/* Socket of libcurl that the loop watches. */
 struct watched {
     struct event *event;
     LIST_ENTRY(watched) next;
@@ -32,8 +32,8 @@ struct https_call {
     char *host;
     struct buf body;
     size_t header_size;
-    char text[CURL_ERROR_SIZE]; /* libcurl's account */
-    char error[ERROR_MAX];      /* ours; empty: none */
+    char text[CURL_ERROR_SIZE]; /* libcurl's error text */
+    char error[ERROR_MAX];      /* error of the call; empty if none */
     bool ended;
     bool posts;
     bool is_address;
@@ -49,7 +49,7 @@ void https_begin(void)
 static void fail(struct https_call *g, const char *why)
 {
     if (g->error[0] == '\0') {
-        (void)snprintf(g->error, sizeof g->error, "%s", why); /* a cut text is a text, too */
+        (void)snprintf(g->error, sizeof g->error, "%s", why); /* may be cut */
     }
 }
 
@@ -63,7 +63,7 @@ static size_t on_body(char *bytes, size_t one, size_t len, void *arg)
 
         (void)snprintf(why, sizeof why, "it is longer than %zu bytes", g->body.limit); /* fits */
         fail(g, why);
-        return 0; /* the end */
+        return 0; /* ends the transfer */
     }
     return len;
 }
@@ -88,7 +88,7 @@ static CURLcode on_tls(CURL *easy, void *context, void *arg)
 
     (void)easy;
     if (g->is_address) {
-        return CURLE_OK; /* libcurl compares it */
+        return CURLE_OK; /* libcurl compares the address */
     }
     return tls_demand_dns_id(context, g->host) ? CURLE_OK : CURLE_SSL_CERTPROBLEM;
 }
@@ -114,7 +114,8 @@ static void judge(struct https_call *g, CURLcode result)
     CHECK(curl_easy_getinfo(g->easy, CURLINFO_CONTENT_TYPE, &type) == CURLE_OK);
     if (g->posts) {
         if (status / 100 != 2) {
-            (void)snprintf(why, sizeof why, "the status is %ld, not 200", status); /* fits */
+            (void)snprintf(why, sizeof why, "expected a status of 200 to 299, got %ld",
+                           status); /* fits */
             fail(g, why);
         }
     } else if (status != 200) {
@@ -127,7 +128,7 @@ static void judge(struct https_call *g, CURLcode result)
     }
 }
 
-/* Has libcurl come to an end? */
+/* Handles the end of the transfer. */
 static void look(struct https_call *g)
 {
     int left;
@@ -206,7 +207,7 @@ static int set_timer(CURLM *multi, long ms, void *arg)
 
 /* ---- a request ------------------------------------------------------------------------------ */
 
-/* What every request has. */
+/* Sets the options of every request. */
 static bool set_rules(struct https_call *g, bool in_clear)
 {
     CURL *e = g->easy;
@@ -219,7 +220,7 @@ static bool set_rules(struct https_call *g, bool in_clear)
            curl_easy_setopt(e, CURLOPT_SSL_VERIFYHOST, 2L) == CURLE_OK &&
            curl_easy_setopt(e, CURLOPT_CAINFO, NULL) == CURLE_OK &&
            curl_easy_setopt(e, CURLOPT_CAPATH, NULL) == CURLE_OK &&
-           curl_easy_setopt(e, CURLOPT_PROXY, "") == CURLE_OK && /* of the environment, neither */
+           curl_easy_setopt(e, CURLOPT_PROXY, "") == CURLE_OK && /* ignores the environment */
            curl_easy_setopt(e, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED) == CURLE_OK &&
            curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
            curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, 1L) == CURLE_OK &&
@@ -234,7 +235,8 @@ static bool set_rules(struct https_call *g, bool in_clear)
            curl_easy_setopt(e, CURLOPT_ERRORBUFFER, g->text) == CURLE_OK;
 }
 
-/* libcurl is not to ask before it sends the body (Expect). */
+/* Sets a POST. The empty field Expect keeps libcurl from waiting for 100 before it sends the
+ * body. */
 static bool set_post(struct https_call *g, const struct https_request *request)
 {
     g->fields = curl_slist_append(NULL, "Expect:");
@@ -317,10 +319,10 @@ void https_call_free(struct https_call *g)
     }
     g->ended = true;
     if (g->multi != NULL && g->easy != NULL) {
-        (void)curl_multi_remove_handle(g->multi, g->easy); /* fails when it was not added */
+        (void)curl_multi_remove_handle(g->multi, g->easy); /* fails if it was not added */
     }
     curl_easy_cleanup(g->easy);
-    (void)curl_multi_cleanup(g->multi); /* NULL is refused, and nothing happens */
+    (void)curl_multi_cleanup(g->multi); /* refuses NULL without effect */
     curl_slist_free_all(g->resolve);
     curl_slist_free_all(g->fields);
     while ((w = LIST_FIRST(&g->sockets)) != NULL) {

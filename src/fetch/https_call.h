@@ -1,18 +1,18 @@
 /*
- * One call by HTTPS, made without waiting: the adapter to libcurl.
+ * HTTPS call: one request without waiting; the adapter to libcurl.
  *
- *   https_call_new --> connecting, TLS, request, reply --> done() from the loop --> https_call_free
+ *    https_call_new --> connecting, TLS, request, reply --> done() --> https_call_free
  *
- * A policy is got, and no more allowed than it needs (RFC 8461, 3.3): GET over TLS 1.2 or later;
- * the certificate is valid for the host by a DNS-ID, its common name does not count; status 200, no
- * redirects; media type text/plain. A web hook gets a POST, whose status is one of 200 to 299, over
- * TLS as well, or in clear on this machine. No proxy, no cookies, no cache, no compression,
- * HTTP/1.1, one connection for one request. libcurl looks up no name and opens no file: addresses
- * and authorities are given to it.
+ * For a policy (RFC 8461, 3.3) this is a GET over TLS 1.2 or later. The certificate must have a
+ * DNS-ID of the host; its common name is ignored. The status must be 200, without redirects, and
+ * the media type text/plain. For a web hook this is a POST over TLS, or in clear on this machine,
+ * and the status must be 200 to 299. No proxy, cookies, cache or compression are used; HTTP/1.1,
+ * one connection for one request. libcurl looks up no names and opens no files: the caller passes
+ * addresses and authorities.
  *
- * Limits: the body of the reply, `size_max` bytes; its header, HTTPS_HEADER_MAX bytes. Time is the
- * caller's: it frees what takes too long. https_begin is called once in the process, before its
- * confinement.
+ * Limits: `size_max` bytes for the body of the reply, HTTPS_HEADER_MAX bytes for its header. The
+ * caller limits the time by freeing the call. https_begin must be called once, before the process
+ * is confined.
  */
 #ifndef FETCH_HTTPS_CALL_H
 #define FETCH_HTTPS_CALL_H
@@ -31,29 +31,28 @@ struct https_request {
     const char *host;
     unsigned port;
     const char *path;         /* begins with a slash */
-    const char *addresses;    /* of the host, separated by commas; IPv6 in brackets; empty: it is an
-                                 address itself */
-    struct slice authorities; /* PEM; who may sign the certificate */
+    const char *addresses;    /* with commas, IPv6 in brackets; empty if the host is an address */
+    struct slice authorities; /* PEM; authorities that may sign the certificate */
     size_t size_max;
-    bool in_clear;             /* http:// */
-    bool posts;                /* `body`, with these fields; else a policy is got */
+    bool in_clear;             /* whether to use http:// */
+    bool posts;                /* whether to POST `body` with `fields`; else GET */
     struct slice body;         /* borrowed until https_call_free */
-    const char *const *fields; /* "NAME: VALUE", until NULL */
+    const char *const *fields; /* "NAME: VALUE"; ends with NULL */
 };
 
 typedef void https_done(void *arg, struct https_call *get);
 
 void https_begin(void);
 
-/* Texts are copied. `done` is called once, never from within this function; it may free `get`. NULL
- * when libcurl can't. */
+/* Begins a call; copies the texts. `done` is called once, never during this function, and may free
+ * the call. Returns NULL if libcurl refuses the request. */
 struct https_call *https_call_new(struct event_base *base, const struct https_request *request,
                                   https_done *done, void *arg);
 
-/* Ends what is under way. NULL is fine. */
+/* Frees the call and ends it. NULL is allowed. */
 void https_call_free(struct https_call *get);
 
-/* Once done: NULL when the body is there, else what went wrong. Lasts as long as `get`. */
+/* Returns the error after `done`, or NULL if there is a body. Valid as long as the call. */
 const char *https_call_error(const struct https_call *get);
 struct slice https_call_body(const struct https_call *get);
 

@@ -43,7 +43,7 @@ bool public_address_ipv6(const uint8_t address[16])
     static const struct block translated = {{0x00, 0x64, 0xff, 0x9b}, 96},
                               embedded = {{0x20, 0x02}, 16}, unicast = {{0x20}, 3};
     static const struct block refused[] = {
-        {{0x20, 0x01, 0x00}, 23}, /* of protocols: Teredo, benchmarks, ORCHID */
+        {{0x20, 0x01, 0x00}, 23}, /* protocol assignments: Teredo, benchmarks, ORCHID */
         {{0x20, 0x01, 0x0d, 0xb8}, 32},
     };
 

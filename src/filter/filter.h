@@ -1,26 +1,28 @@
 /*
- * The role `filter` (its table is filter_role in role.h): what the daemon itself writes passes the
- * filters of non_smtpd_milters here, so that it is signed like all other mail.
+ * The role `filter` (filter_role in role.h): passes mail of the spool through filters and rules. A
+ * bounce or notice passes those filters of non_smtpd_milters that sign all other mail; mail that an
+ * operator requeues is treated as a file of sendmail (receive/local_mail.h).
  *
- *     queue: a report is stored, its recipients routed to the built-in transport `milter'
- *       --WIRE_DELIVER--> this process: draft --> filters --WIRE_SUBMIT--> queue: stored anew, in
- *                                                                          the batch and routed by
- *                                                                          its recipients
- *       <--WIRE_RESULT--- delivered, when the queue has said 250
+ *     queue: the recipients are routed to the built-in transport `milter', next hop `reports' or
+ *       `requeue'
+ *       --WIRE_DELIVER--> this process: draft --> rules, if it is requeued --> filters
+ *       <--WIRE_SUBMIT--- the changed message
+ *     queue: one batch stores and routes it, and removes the recipients from the old message
  *
- * So a report waits in the spool for its filters as other mail waits for its next hop: nothing in
- * the queue process waits with it, trouble defers it with the back-off of all mail, a restart finds
- * it again, and `sluice why' says what it waits for. At worst, when one of both processes ends
- * between the 250 and the result, a report is sent twice.
+ * So mail waits in the spool for its filters as other mail waits for its next hop. No work in the
+ * queue process waits with it, a failure defers it with the usual back-off, a restart finds it
+ * again, and `sluice why' prints the reason. If a process ends meanwhile, the mail exists once:
+ * with its old id before the commit, with the new one after it.
  *
- *   4xx, trouble   deferred; never sent without the filter, unless milter_default_action says so
- *   5xx            the report has failed, as one that its recipient's site refuses
- *   discarded      the same as delivered
+ *   4xx, failure   deferred; never sent without the filter, unless milter_default_action allows it
+ *   5xx            bounced, as after a refusal by the recipient's site
+ *   discarded      as delivered, without a success notice
  *
- * It runs where non_smtpd_milters and internal_mail_filter_classes are set, as receive_user, with
- * no files and no network but the sockets that it is given (receive/filter_hub.h).
+ * The process exists wherever the configuration routes mail, as mail may be requeued at any time.
+ * It runs as receive_user, without files, and its only network is the sockets that it receives
+ * (receive/filter_hub.h).
  *
- * Limit: what the scheduler hands over at once (milter_destination_concurrency_limit).
+ * Limit: the deliveries of the scheduler at a time (milter_destination_concurrency_limit).
  */
 #ifndef FILTER_FILTER_H
 #define FILTER_FILTER_H

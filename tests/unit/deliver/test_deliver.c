@@ -19,7 +19,8 @@
     "<354 go\n.\n<250 2.0.0 Ok: queued as 77\n"
 #define BYE ">QUIT\n!\n"
 
-static int64_t offset_us; /* of the clock */
+static int64_t offset_us;    /* of the clock */
+static struct role resolves; /* the role resolve, in the same process */
 
 static void pass_time(int64_t us)
 {
@@ -28,6 +29,19 @@ static void pass_time(int64_t us)
     clock_set_offset(offset_us);
     clock_update();
     deliver_role.clock_moved(&played.role);
+}
+
+/* The role resolve begins, with a channel to deliver. */
+static void start_resolve(void)
+{
+    int fds[2];
+
+    resolves = (struct role){
+        .ops = &resolve_role, .base = played.role.base, .conf = played.role.conf, .tables_fd = -1};
+    assert_int_equal(resolve_role.start(&resolves), 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+    resolve_role.peer(&resolves, &(struct wire_peer){.role = ROLE_DELIVER, .count = 1}, fds[0]);
+    deliver_role.peer(&played.role, &(struct wire_peer){.role = ROLE_RESOLVE, .count = 1}, fds[1]);
 }
 
 static void start_with(const char *more)
@@ -44,6 +58,7 @@ static void start_with(const char *more)
              peers.dns_port, more);
     played_configure(buf_slice(&text), "/nonexistent");
     played_start();
+    start_resolve();
     buf_fini(&text);
 }
 
@@ -58,6 +73,7 @@ static int stop(void **state)
 {
     (void)state;
     peers_stop();
+    resolve_role.end(&resolves);
     played_end();
     return 0;
 }
@@ -607,7 +623,9 @@ static const struct peer_name names[] = {
     {"backup.test", ns_t_mx, 20, "mx2.two.test"},
     {"mx.here.test", ns_t_a, 0, "127.0.0.4"},
     {"lost.test", ns_t_mx, 10, "nowhere.test"},
-    {"empty.test", ns_t_aaaa, 0, "::1"},
+    {"empty.test", ns_t_txt, 0, ""}, /* nobody asks for it */
+    {"six.test", ns_t_aaaa, 0, "::1"},
+    {"mx.six.test", ns_t_mx, 10, "six.test"},
 };
 
 static void know_names(void)
@@ -617,6 +635,15 @@ static void know_names(void)
     peers.failing = "broken.test";
 }
 
+static void check_fault(size_t at, enum wire_outcome outcome, enum wire_verdict_kind kind,
+                        const char *status, enum wire_fault fault, const char *text)
+{
+    check_failure(at, outcome, kind, status, text);
+    assert_int_equal(played.results[at].m.fault, fault);
+}
+
+/* A domain that has no place for mail returns the mail of its own recipients. Where the
+ * configuration has named it, for others, their mail waits. */
 static void names_that_lead_nowhere(void **state)
 {
     static const struct {
@@ -640,14 +667,106 @@ static void names_that_lead_nowhere(void **state)
         {"me.test", OUTCOME_OK, VERDICT_BOUNCED, "5.4.6", "mail for me.test loops back to myself"},
         {"bad name.test", OUTCOME_OK, VERDICT_DEFERRED, "4.3.5", "mail system configuration error"},
     };
+    char address[100];
 
     (void)state;
     know_names();
     for (size_t i = 0; i < COUNT(table); i++) {
-        send_one(i, table[i].nexthop);
-        played_await(i + 1);
-        check_failure(i, table[i].outcome, table[i].kind, table[i].status, table[i].text);
+        bool is_returned = table[i].kind == VERDICT_BOUNCED;
+
+        (void)snprintf(address, sizeof address, "b@%s",
+                       is_returned ? table[i].nexthop : "there.test");
+        put(2 * i, "smtp", table[i].nexthop, address, CONTENT_INSIDE, SLICE("x\r\n"), -1);
+        played_await(2 * i + 1);
+        check_fault(2 * i, table[i].outcome, table[i].kind, table[i].status, WIRE_FAULT_NONE,
+                    table[i].text);
+        send_one(2 * i + 1, table[i].nexthop);
+        played_await(2 * i + 2);
+        check_fault(2 * i + 1, is_returned ? OUTCOME_SITE_FAIL : table[i].outcome, VERDICT_DEFERRED,
+                    is_returned ? "4.3.5" : table[i].status,
+                    is_returned ? WIRE_FAULT_ROUTE : WIRE_FAULT_NONE, table[i].text);
     }
+}
+
+/* Recipients of the domain itself, and others that the configuration sends there. */
+static void each_recipient_is_judged_by_its_own_domain(void **state)
+{
+    (void)state;
+    know_names();
+    put(1, "smtp", "missing.test", "b@Missing.TEST b@there.test b", CONTENT_INSIDE, SLICE("x\r\n"),
+        -1);
+    played_await(1);
+    assert_int_equal(played.results[0].verdicts[0].kind, VERDICT_BOUNCED);
+    assert_slice(played.results[0].verdicts[0].status, "5.4.4");
+    for (size_t i = 1; i < 3; i++) {
+        assert_int_equal(played.results[0].verdicts[i].kind, VERDICT_DEFERRED);
+        assert_slice(played.results[0].verdicts[i].status, "4.3.5");
+    }
+    assert_int_equal(played.results[0].m.outcome, OUTCOME_SITE_FAIL);
+}
+
+/* inet_protocols = ipv4: the domain is right, and we can't reach it. */
+static void a_domain_with_addresses_of_the_other_family_alone_returns_no_mail(void **state)
+{
+    static const char *const names_of[] = {"six.test", "mx.six.test"};
+    char address[100];
+
+    (void)state;
+    know_names();
+    for (size_t i = 0; i < COUNT(names_of); i++) {
+        (void)snprintf(address, sizeof address, "b@%s", names_of[i]);
+        put(i, "smtp", names_of[i], address, CONTENT_INSIDE, SLICE("x\r\n"), -1);
+        played_await(i + 1);
+        (void)snprintf(address, sizeof address,
+                       "Host %s has IPv6 addresses alone, which inet_protocols leaves out",
+                       names_of[i]);
+        check_fault(i, OUTCOME_SITE_FAIL, VERDICT_DEFERRED, "4.3.5", WIRE_FAULT_ROUTE, address);
+    }
+}
+
+/* Its refusal is no answer about a recipient; only the recipient's own domain may mean it so. */
+static void a_relay_that_refuses_all_sessions_returns_no_mail(void **state)
+{
+    struct peer *p = peer_new("127.0.0.1", 0,
+                              "<220 peer ESMTP\n>EHLO mx.here.test\n<550 no\n>HELO "
+                              "mx.here.test\n<550 5.7.1 no\n" BYE);
+
+    (void)state;
+    send_one(1, at_port("[127.0.0.1]", peer_port(p)));
+    played_await(1);
+    check_fault(0, OUTCOME_SITE_FAIL, VERDICT_DEFERRED, "4.3.5", WIRE_FAULT_ROUTE, "host ");
+}
+
+/* RFC 4954, 6: these codes are about our login. */
+static void a_reply_about_our_login_returns_no_mail(void **state)
+{
+    static const char *const codes[] = {"530", "534", "535", "538"};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(codes); i++) {
+        char talk[300];
+
+        (void)snprintf(talk, sizeof talk,
+                       HELLO ">MAIL\n>RCPT\n>DATA\n<%s 5.7.0 who are you\n<503 no\n<503 no\n" BYE,
+                       codes[i]);
+        struct peer *p = peer_new("127.0.0.1", 0, talk);
+
+        send_one(i, at_port("[127.0.0.1]", peer_port(p)));
+        played_await(i + 1);
+        check_fault(i, OUTCOME_OK, VERDICT_DEFERRED, "4.7.0", WIRE_FAULT_NONE, "host ");
+    }
+}
+
+static void a_relay_of_last_resort_that_is_not_found_returns_no_mail(void **state)
+{
+    (void)state;
+    start_with("smtp_fallback_relay = missing.test\n");
+    know_names();
+    put(1, "smtp", "lost.test", "b@lost.test", CONTENT_INSIDE, SLICE("x\r\n"), -1);
+    played_await(1);
+    check_fault(0, OUTCOME_SITE_FAIL, VERDICT_DEFERRED, "4.3.5", WIRE_FAULT_FALLBACK_RELAY,
+                "Host or domain name not found. Name service error for name=missing.test");
+    (void)stop(NULL);
 }
 
 static void the_better_exchanger_is_tried_first_and_the_next_one_after_it(void **state)
@@ -1015,6 +1134,11 @@ UNIT_MAIN(SITE_TEST(a_message_is_delivered_and_reported),
           cmocka_unit_test(what_is_stuck_before_its_end_gets_none),
           SITE_TEST(content_comes_by_descriptor), SITE_TEST(content_comes_when_it_is_asked_for),
           SITE_TEST(content_that_cannot_be_read_defers), SITE_TEST(names_that_lead_nowhere),
+          SITE_TEST(a_domain_with_addresses_of_the_other_family_alone_returns_no_mail),
+          SITE_TEST(each_recipient_is_judged_by_its_own_domain),
+          SITE_TEST(a_relay_that_refuses_all_sessions_returns_no_mail),
+          SITE_TEST(a_reply_about_our_login_returns_no_mail),
+          cmocka_unit_test(a_relay_of_last_resort_that_is_not_found_returns_no_mail),
           SITE_TEST(the_better_exchanger_is_tried_first_and_the_next_one_after_it),
           SITE_TEST(a_lost_session_goes_on_with_those_who_have_no_verdict),
           SITE_TEST(nobody_else_gets_what_may_have_been_delivered),

@@ -245,7 +245,7 @@ static void an_exit_status_is_a_verdict(void **state)
         const char *status, *text;
     } table[] = {
         {"0", VERDICT_SENT, "2.0.0", "delivered via exit service (0)"},
-        {"1", VERDICT_BOUNCED, "5.3.0",
+        {"1", VERDICT_DEFERRED, "4.3.0",
          "Command died with status 1: \"/bin/sh\". Command output: 1"},
         {"67", VERDICT_BOUNCED, "5.1.1", "user unknown. Command output: 67"},
         {"75", VERDICT_DEFERRED, "4.3.0", "temporary failure. Command output: 75"},
