@@ -11,37 +11,38 @@
 #include "mime_body.h"
 
 #define CHARSET "utf-8"
-/* Two messages have never the same one, and no line of a part begins with it by chance. */
+/* Random, so that messages never share a boundary and no line of a part begins with the
+ * boundary. */
 #define BOUNDARY_DIGITS 32
 #define LINE_LENGTH     78u /* RFC 5322, 2.1.1 */
-/* GMime folds no field that has fewer bytes. */
+/* GMime folds no field with fewer bytes. */
 #define UNFOLDED_MAX 76u
-/* More than all fields of the largest document. */
+/* Limit above the size of all fields of the largest document. */
 #define FRAME_MAX ((size_t)1 << 30)
 
-/* Where a body stands. */
+/* Body and its place in the frame. */
 struct place {
     struct mime_body body;
-    char token[BOUNDARY_DIGITS + 1]; /* stands for it in what GMime writes */
-    size_t at;                       /* in `frame` */
+    char token[BOUNDARY_DIGITS + 1]; /* placeholder of the body in GMime's output */
+    size_t at;                       /* offset in `frame` */
 };
 
 enum stage {
-    STAGE_EXAMINE, /* the texts, for the encodings that they need */
+    STAGE_EXAMINE, /* examines texts, to choose their encodings */
     STAGE_FRAME,
     STAGE_WRITE,
 };
 
 struct compose {
-    struct compose_message m; /* what it borrows is borrowed */
+    struct compose_message m; /* as given; borrows the same memory */
     enum stage stage;
-    struct buf frame;     /* all but the bodies */
-    struct place *places; /* owned, in the order of the parts */
+    struct buf frame;     /* the message without bodies */
+    struct place *places; /* owned; in the order of the parts */
     size_t place_count;
-    size_t place; /* which is examined, or written */
+    size_t place; /* index of the place that is examined or written */
     size_t text_count;
-    bool single;    /* a text is all of the message */
-    size_t written; /* of `frame` */
+    bool single;    /* whether the message has one text and no other part */
+    size_t written; /* number of bytes of `frame` that were written */
 };
 
 void compose_start(void)
@@ -49,15 +50,15 @@ void compose_start(void)
     g_mime_init();
 }
 
-/* A C string of a slice; GMime wants these. Free it with mem_free. */
+/* Returns a C string of a slice, for GMime; the caller must free it with mem_free. */
 static char *text_of(struct slice s)
 {
     return mem_copy(s.ptr == NULL ? "" : s.ptr, s.len);
 }
 
-/* ---- fields that GMime does not make --------------------------------------------------------- */
+/* ---- fields that are written without GMime --------------------------------------------------- */
 
-/* A value in lines of LINE_LENGTH bytes where it has blanks to fold at (RFC 5322, 2.2.3). */
+/* Writes a value, folded at blanks into lines of LINE_LENGTH bytes (RFC 5322, 2.2.3). */
 static void put_folded(struct slice value, size_t column, struct buf *out)
 {
     while (value.len > 0) {
@@ -65,7 +66,7 @@ static void put_folded(struct slice value, size_t column, struct buf *out)
 
         word.len = word.len < value.len ? word.len : value.len;
         if (column + word.len > LINE_LENGTH && word.ptr[0] == ' ' && word.len > 1) {
-            (void)buf_add_string(out, "\r\n"); /* sticky, all of it */
+            (void)buf_add_string(out, "\r\n"); /* errors of the buffer are sticky, here and below */
             column = 0;
         }
         (void)buf_add(out, word);
@@ -75,11 +76,11 @@ static void put_folded(struct slice value, size_t column, struct buf *out)
     (void)buf_add_string(out, "\r\n");
 }
 
-/* GMime would put an encoded word into any field that has no place to fold, and so spoil the URLs
- * of List-Unsubscribe: what is ASCII stays as it is. */
+/* Writes a field. ASCII values stay unchanged: GMime would write an encoded word into any field
+ * that it cannot fold, which would damage the URLs of List-Unsubscribe. */
 static void put_field(const struct compose_field *field, struct buf *out)
 {
-    (void)buf_addf(out, "%.*s: ", SLICE_ARGS(field->name)); /* sticky */
+    (void)buf_addf(out, "%.*s: ", SLICE_ARGS(field->name));
     if (address_is_ascii(field->value)) {
         put_folded(field->value, field->name.len + 2, out);
     } else {
@@ -92,14 +93,11 @@ static void put_field(const struct compose_field *field, struct buf *out)
     }
 }
 
-/* ---- a message that needs nothing of GMime ---------------------------------------------------
- *
- * GMime takes some 50 microseconds for a message, whatever stands in it. Where no field has to be
- * encoded or folded, and there are only texts, what it would write is written here: the same bytes
- * (test_compose compares them).
- */
+/* ---- messages that are written without GMime ----------------------------------------------------
+ * GMime takes some 50 microseconds for any message. If no field must be encoded or folded, and all
+ * parts are texts, the functions below write the same bytes (test_compose compares them). */
 
-/* Words of letters and digits. */
+/* Is the name empty, or words of letters and digits? */
 static bool is_plain_name(struct slice name)
 {
     for (size_t i = 0; i < name.len; i++) {
@@ -121,7 +119,8 @@ static bool is_plain_address(struct slice address)
     return true;
 }
 
-/* `field`: bytes of its name, colon and blank. */
+/* Can all mailboxes be written unchanged in one line? `field`: length of the field's name, colon
+ * and blank. */
 static bool are_plain(const struct compose_mailbox *boxes, size_t count, size_t field)
 {
     size_t bytes = field;
@@ -145,7 +144,7 @@ static bool is_plain_subject(struct slice subject)
     }
     for (size_t i = 0; i < subject.len; i++) {
         if (subject.ptr[i] < ' ' || subject.ptr[i] > '~' || subject.ptr[i] == '=') {
-            return false; /* `=' begins an encoded word */
+            return false; /* `=' may begin an encoded word */
         }
     }
     return true;
@@ -166,7 +165,7 @@ static void put_mailboxes(const char *field, const struct compose_mailbox *boxes
     for (size_t i = 0; i < count; i++) {
         bool named = boxes[i].name.len > 0;
 
-        (void)buf_add_string(out, i == 0 ? field : ", "); /* sticky, all of it */
+        (void)buf_add_string(out, i == 0 ? field : ", ");
         (void)buf_add(out, boxes[i].name);
         (void)buf_add_string(out, named ? " <" : "");
         (void)buf_add(out, boxes[i].address);
@@ -175,7 +174,7 @@ static void put_mailboxes(const char *field, const struct compose_mailbox *boxes
     (void)buf_add_string(out, count > 0 ? "\r\n" : "");
 }
 
-/* A text with the fields of its part. */
+/* Writes the fields of a text's part and notes the place of the text. */
 static void put_text(struct compose *c, struct place *place, const char *type)
 {
     static const char *const encodings[] = {
@@ -184,7 +183,7 @@ static void put_text(struct compose *c, struct place *place, const char *type)
         [MIME_BODY_BASE64] = "Content-Transfer-Encoding: base64\r\n",
     };
 
-    (void)buf_add_string(&c->frame, type); /* sticky, all of it */
+    (void)buf_add_string(&c->frame, type);
     (void)buf_add_string(&c->frame, "; charset=" CHARSET "\r\n");
     (void)buf_add_string(&c->frame, encodings[place->body.encoding]);
     (void)buf_add_string(&c->frame, "\r\n");
@@ -199,7 +198,7 @@ static void put_alternatives(struct compose *c)
     entropy_text(boundary, BOUNDARY_DIGITS);
     (void)buf_addf(out,
                    "Content-Type: multipart/alternative;\r\n\tboundary=\"=_%s\"\r\n\r\n--=_%s\r\n",
-                   boundary, boundary); /* sticky, all of it */
+                   boundary, boundary);
     put_text(c, &c->places[0], "Content-Type: text/plain");
     (void)buf_addf(out, "\r\n--=_%s\r\n", boundary);
     put_text(c, &c->places[1], "Content-Type: text/html");
@@ -213,7 +212,7 @@ static void put_plain(struct compose *c)
 
     put_mailboxes("From: ", &m->from, 1, out);
     put_mailboxes("Reply-To: ", m->reply_to, m->reply_to_count, out);
-    (void)buf_addf(out, "Subject: %.*s\r\n", SLICE_ARGS(m->subject)); /* sticky */
+    (void)buf_addf(out, "Subject: %.*s\r\n", SLICE_ARGS(m->subject));
     put_mailboxes("To: ", m->to, m->to_count, out);
     put_mailboxes("Cc: ", m->cc, m->cc_count, out);
     (void)buf_add_string(out, "MIME-Version: 1.0\r\n");
@@ -225,19 +224,20 @@ static void put_plain(struct compose *c)
     }
 }
 
-/* ---- any other ------------------------------------------------------------------------------ */
+/* ---- messages that GMime writes ------------------------------------------------------------- */
 
 static void add_mailboxes(GMimeMessage *message, GMimeAddressType type,
                           const struct compose_mailbox *boxes, size_t count)
 {
-    /* The message's own list writes the field anew with each address that is added. */
+    /* Addresses are added to a separate list, as the message's own list rewrites the field with
+     * each added address. */
     InternetAddressList *list = internet_address_list_new();
 
     for (size_t i = 0; i < count; i++) {
         char *name = text_of(boxes[i].name), *address = text_of(boxes[i].address);
         InternetAddress *one = internet_address_mailbox_new(name[0] == '\0' ? NULL : name, address);
 
-        internet_address_set_charset(one, CHARSET); /* else it asks for tables of others */
+        internet_address_set_charset(one, CHARSET); /* or GMime loads tables of other charsets */
         internet_address_list_add(list, one);
         g_object_unref(one);
         mem_free(name);
@@ -249,8 +249,7 @@ static void add_mailboxes(GMimeMessage *message, GMimeAddressType type,
     g_object_unref(list);
 }
 
-/* A part that GMime takes for one in this encoding; in the place of its bytes stands a token, as
- * random as a boundary. */
+/* Makes a part in this encoding, whose content is a random placeholder for the body. */
 static GMimePart *part_of(struct place *place, struct slice type, GMimeContentEncoding encoding)
 {
     struct slice rest = type, kind = slice_cut(&rest, '/');
@@ -307,7 +306,7 @@ static GMimeObject *attachment_part(struct compose *c, const struct compose_atta
                           g_mime_object_get_content_disposition(object)),
                       "filename", name);
         set_parameter(g_mime_content_type_get_parameters(g_mime_object_get_content_type(object)),
-                      "name", name); /* for old readers */
+                      "name", name); /* for old mail programs */
     }
     mem_free(id);
     mem_free(name);
@@ -324,7 +323,7 @@ static GMimeMultipart *multipart_of(const char *subtype)
     return multipart;
 }
 
-/* Put `part` in the multipart; taken. */
+/* Adds `part` to the multipart; takes it. */
 static void put_in(GMimeMultipart *multipart, GMimeObject *part)
 {
     g_mime_multipart_add(multipart, part);
@@ -348,7 +347,7 @@ static GMimeObject *body_text(struct compose *c)
     return GMIME_OBJECT(both);
 }
 
-/* `body` (taken, may be NULL) with those attachments that are inline, or are not. */
+/* Adds either all inline attachments or all others to `body` (taken, may be NULL). */
 static GMimeObject *with_attachments(struct compose *c, GMimeObject *body, bool is_inline,
                                      const char *subtype)
 {
@@ -370,20 +369,20 @@ static GMimeObject *with_attachments(struct compose *c, GMimeObject *body, bool 
     return all == NULL ? body : GMIME_OBJECT(all);
 }
 
-/* What GMime has written, without the tokens. */
+/* Copies GMime's output to the frame, without the placeholders. */
 static void take_frame(struct compose *c, struct slice bytes)
 {
     for (size_t i = 0; i < c->place_count; i++) {
         const char *at = memmem(bytes.ptr, bytes.len, c->places[i].token, BOUNDARY_DIGITS);
         size_t len;
 
-        CHECK(at != NULL); /* it is as it was given */
+        CHECK(at != NULL); /* the placeholder is always written unchanged */
         len = (size_t)(at - bytes.ptr);
-        (void)buf_add(&c->frame, slice_of(bytes.ptr, len)); /* sticky */
+        (void)buf_add(&c->frame, slice_of(bytes.ptr, len));
         c->places[i].at = buf_len(&c->frame);
         bytes = slice_skip(bytes, len + BOUNDARY_DIGITS);
     }
-    (void)buf_add(&c->frame, bytes); /* sticky */
+    (void)buf_add(&c->frame, bytes);
 }
 
 static void put_by_gmime(struct compose *c)
@@ -406,7 +405,8 @@ static void put_by_gmime(struct compose *c)
     g_mime_message_set_mime_part(message, body);
     g_object_unref(body);
     g_mime_format_options_set_newline_format(options, GMIME_NEWLINE_FORMAT_DOS);
-    CHECK(g_mime_object_write_to_stream(GMIME_OBJECT(message), options, stream) >= 0); /* memory */
+    /* Fails only if memory is missing. */
+    CHECK(g_mime_object_write_to_stream(GMIME_OBJECT(message), options, stream) >= 0);
     bytes = g_mime_stream_mem_get_byte_array(GMIME_STREAM_MEM(stream));
     take_frame(c, slice_of(bytes->data, bytes->len));
     mem_free(subject);
@@ -415,7 +415,7 @@ static void put_by_gmime(struct compose *c)
     g_object_unref(message);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- interface ------------------------------------------------------------------------------ */
 
 struct compose *compose_new(const struct compose_message *m)
 {
@@ -453,7 +453,7 @@ static void put_frame(struct compose *c)
     const struct compose_message *m = &c->m;
 
     if (m->to_count + m->cc_count == 0) {
-        (void)buf_add_string(&c->frame, "To: undisclosed-recipients:;\r\n"); /* sticky */
+        (void)buf_add_string(&c->frame, "To: undisclosed-recipients:;\r\n");
     }
     for (size_t i = 0; i < m->field_count; i++) {
         put_field(&m->fields[i], &c->frame);
@@ -464,20 +464,20 @@ static void put_frame(struct compose *c)
         put_by_gmime(c);
     }
     c->single = m->attachment_count == 0 && c->text_count == 1;
-    if (c->single) { /* GMime takes the token for a line without an end */
+    if (c->single) { /* GMime takes the placeholder for a line without an end */
         buf_truncate(&c->frame, c->places[0].at);
     }
-    CHECK(!c->frame.failed); /* all parts of it have limits */
+    CHECK(!c->frame.failed); /* all parts of it are limited */
 }
 
-/* The frame up to an offset. */
+/* Writes the frame up to an offset. */
 static void write_frame(struct compose *c, size_t to, struct buf *out)
 {
     (void)buf_add(out, slice_of(buf_slice(&c->frame).ptr + c->written, to - c->written));
     c->written = to;
 }
 
-/* True: all of it is written. */
+/* Writes the next frame or body. Returns true at the end of the message. */
 static bool write_some(struct compose *c, size_t bytes, struct buf *out)
 {
     struct place *place = &c->places[c->place];
@@ -485,7 +485,7 @@ static bool write_some(struct compose *c, size_t bytes, struct buf *out)
     if (c->place == c->place_count) {
         write_frame(c, buf_len(&c->frame), out);
         if (c->single && c->places[0].body.in_line) {
-            (void)buf_add_string(out, "\r\n"); /* or it has failed, as above */
+            (void)buf_add_string(out, "\r\n"); /* a failure shows in `out` */
         }
         return true;
     }

@@ -4,7 +4,7 @@
 
 #include "check.h"
 
-/* Sizes with more digits than these are refused before they are computed. */
+/* Limits of digits, so that larger numbers are refused before they are computed. */
 #define LENGTH_MAX     (1ull << 50)
 #define CHUNK_DIGITS   12u
 #define CHUNK_LINE_MAX 1024u
@@ -13,7 +13,7 @@ void http_init(struct http *h)
 {
     *h = (struct http){.state = HTTP_AT_START};
     buf_init(&h->head, HTTP_HEAD_MAX);
-    buf_keep_secret(&h->head); /* a token stands there */
+    buf_keep_secret(&h->head); /* contains a token */
 }
 
 void http_fini(struct http *h)
@@ -41,7 +41,7 @@ static void bad(struct http *h, unsigned status, const char *reason)
 
 /* ---- the head ------------------------------------------------------------------------------- */
 
-/* RFC 9110, 5.6.2. */
+/* Is it a token (RFC 9110, 5.6.2)? */
 static bool is_token(struct slice s)
 {
     for (size_t i = 0; i < s.len; i++) {
@@ -64,7 +64,7 @@ static bool has_control(struct slice s, bool tab_ok)
     return false;
 }
 
-/* A line that CRLF ends. */
+/* Takes a line that ends with CRLF. */
 static struct slice cut_line(struct slice *rest)
 {
     struct slice line = slice_cut(rest, '\n');
@@ -72,10 +72,10 @@ static struct slice cut_line(struct slice *rest)
     return line.len > 0 && line.ptr[line.len - 1] == '\r' ? slice_of(line.ptr, line.len - 1) : line;
 }
 
-/* What clients send to a proxy, a server takes, too (RFC 9112, 3.2.2): the whole URL. Its host
- * counts, not that of the field Host; and as all hosts are the same here, what is left is its path,
- * which may be empty. False for what is no URL of http or https: without a host (RFC 9110, 4.2.1),
- * or with a user in it (4.2.4). */
+/* Replaces an absolute URL by its path, which may be empty. Clients send such a URL to proxies, and
+ * servers must accept it, too (RFC 9112, 3.2.2). Its host replaces that of the field Host, but all
+ * hosts are equal here. Returns false if the URL has no host (RFC 9110, 4.2.1) or has a user
+ * (4.2.4). */
 static bool take_absolute(struct slice *target)
 {
     struct slice rest = *target, host;
@@ -149,7 +149,7 @@ struct slice http_field(const struct http *h, struct slice name, size_t n)
     return slice_of(NULL, 0);
 }
 
-/* Is this word in the list of a field, in any case? */
+/* Does the list in a field contain this word, in any case? */
 static bool field_has(const struct http *h, struct slice name, struct slice word)
 {
     struct slice value;
@@ -210,7 +210,7 @@ static bool find_expectation(struct http *h, bool old)
     return true;
 }
 
-/* All of it has come. */
+/* Parses the complete head. */
 static void parse_head(struct http *h)
 {
     struct slice rest = buf_slice(&h->head), line = cut_line(&rest);
@@ -239,7 +239,7 @@ static void parse_head(struct http *h)
     h->state = h->chunked ? HTTP_CHUNK_SIZE : HTTP_IN_BODY;
 }
 
-/* Bytes of a line, up to one that ends it or may not stand there. */
+/* Returns the number of bytes before CR, LF or NUL. */
 static size_t line_len(struct slice in)
 {
     size_t len = slice_find(in, '\r');
@@ -259,7 +259,7 @@ static bool put_head(struct http *h, struct slice bytes)
     return true;
 }
 
-/* Take bytes up to the empty line. */
+/* Takes bytes up to the empty line. */
 static void read_head(struct http *h, struct slice *in)
 {
     static const char end[4] = {'\r', '\n', '\r', '\n'};
@@ -309,7 +309,7 @@ static void size_known(struct http *h)
     h->state = h->left > 0 ? HTTP_IN_CHUNK : HTTP_TRAILER_START;
 }
 
-/* A byte of what stands around the chunks. */
+/* Reads a byte of the framing of chunks. */
 static void read_framing(struct http *h, char c)
 {
     int digit = hex_of(c);
@@ -371,7 +371,7 @@ static void read_framing(struct http *h, char c)
     }
 }
 
-/* Hand out what there is of `left`. */
+/* Returns the available part of `left` bytes as an event. */
 static bool read_bytes(struct http *h, struct slice *in, struct http_event *ret_event)
 {
     size_t len = in->len < h->left ? in->len : (size_t)h->left;
@@ -388,9 +388,9 @@ static bool read_bytes(struct http *h, struct slice *in, struct http_event *ret_
     return true;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------ */
+/* ---- the engine ----------------------------------------------------------------------------- */
 
-/* Empty lines in front of a request are passed over. */
+/* Skips empty lines before a request. */
 static void read_start(struct http *h, struct slice *in)
 {
     char c = in->ptr[0];
@@ -435,7 +435,7 @@ void http_next(struct http *h, struct slice *in, struct http_event *ret_event)
             (void)read_bytes(h, in, ret_event); /* or more input is needed */
             return;
         case HTTP_IN_CHUNK:
-            (void)read_bytes(h, in, ret_event); /* likewise */
+            (void)read_bytes(h, in, ret_event); /* or more input is needed */
             return;
         case HTTP_CHUNK_SIZE:
         case HTTP_CHUNK_EXTENSION:
@@ -507,7 +507,7 @@ bool http_put_answer(struct buf *out, unsigned status, const char *type, uint64_
                     keep_alive ? "" : "Connection: close\r\n", SLICE_ARGS(more));
 }
 
-/* ---- texts in a target ---------------------------------------------------------------------- */
+/* ---- decoding targets ----------------------------------------------------------------------- */
 
 bool http_decode(struct slice text, struct buf *out)
 {
@@ -515,14 +515,14 @@ bool http_decode(struct slice text, struct buf *out)
         int high, low;
 
         if (text.ptr[0] != '%') {
-            (void)buf_add_byte(out, text.ptr[0]); /* sticky */
+            (void)buf_add_byte(out, text.ptr[0]); /* errors of the buffer are sticky */
             text = slice_skip(text, 1);
             continue;
         }
         if (text.len < 3 || (high = hex_of(text.ptr[1])) < 0 || (low = hex_of(text.ptr[2])) < 0) {
             return false;
         }
-        (void)buf_add_byte(out, (char)(unsigned char)(high << 4 | low)); /* sticky */
+        (void)buf_add_byte(out, (char)(unsigned char)(high << 4 | low));
         text = slice_skip(text, 3);
     }
     return !out->failed;

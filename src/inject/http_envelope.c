@@ -20,7 +20,7 @@ void http_envelope_fini(struct http_envelope *e)
 static bool bad(struct buf *ret_error, const char *what, struct slice found, const char *why)
 {
     buf_clear(ret_error);
-    (void)buf_addf(ret_error, "%s: found \"", what); /* sticky, all of it */
+    (void)buf_addf(ret_error, "%s: found \"", what); /* errors are sticky, here and below */
     (void)printable_add(ret_error, found, 100);
     (void)buf_addf(ret_error, "\", %s", why);
     return false;
@@ -114,7 +114,7 @@ bool http_envelope_read(struct http_envelope *e, const struct http *h, struct bu
     return true;
 }
 
-/* Each address of a field. */
+/* Takes each address of a field. */
 static bool take_field(struct http_envelope *e, const struct header_field *field, bool sender,
                        struct buf *ret_error)
 {

@@ -17,7 +17,7 @@ void inject_answer_fini(struct inject_answer *a)
 
 void json_put_text(struct buf *out, struct slice text)
 {
-    (void)buf_add_byte(out, '"'); /* sticky, all of it */
+    (void)buf_add_byte(out, '"'); /* errors of the buffer are sticky, here and below */
     while (text.len > 0) {
         unsigned char c = (unsigned char)text.ptr[0];
         size_t len = c < 128 ? 1 : utf8_length(text);
@@ -78,7 +78,7 @@ void inject_answer_put(struct inject_answer *a, struct slice error, struct buf *
     const char *separator = "{";
 
     if (error.ptr != NULL) {
-        (void)buf_add_string(out, "{\"error\":"); /* sticky, all of it */
+        (void)buf_add_string(out, "{\"error\":");
         json_put_text(out, error);
         separator = ",";
     }

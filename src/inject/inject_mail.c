@@ -22,20 +22,18 @@
 /* In the order in which they are read. */
 const char *const inject_mail_arrays[] = {"reply_to", "to", "cc", "bcc", "recipients", NULL};
 #define LIST_RECIPIENTS 4u
-/* A document of so many bytes, besides long strings, is read in one call. */
+/* Size up to which a document, without long strings, is read in one call. */
 #define LITTLE 4096u
 
-/* ---- memory of documents ---------------------------------------------------------------------
- *
- * A document of a few megabytes can make thousands of megabytes of objects: "[{},{},{}, ...". So
- * jansson's memory is counted, and is not there beyond the limit. The counters are the process's,
- * as jansson's functions for memory are; it reads one document at a time.
- */
+/* ---- memory of documents ------------------------------------------------------------------------
+ * A document of a few megabytes can make thousands of megabytes of objects: "[{},{},{}, ...".
+ * Therefore jansson's memory is counted and limited. The counters are global, like jansson's memory
+ * functions; the process reads one document at a time. */
 
 static uint64_t memory_used, memory_max = UINT64_MAX;
 static bool memory_refused;
 
-/* In front of what jansson gets; keeps its alignment. */
+/* Header of each allocation; keeps the alignment. */
 union counted {
     size_t size;
     max_align_t align;
@@ -74,7 +72,7 @@ void inject_mail_start(void)
     compose_start();
 }
 
-/* ---- what is wrong -------------------------------------------------------------------------- */
+/* ---- faults --------------------------------------------------------------------------------- */
 
 __attribute__((format(printf, 2, 3))) static bool wrong(struct inject_mail *m, const char *format,
                                                         ...)
@@ -84,7 +82,7 @@ __attribute__((format(printf, 2, 3))) static bool wrong(struct inject_mail *m, c
     if (m->error != NULL) {
         buf_clear(m->error);
         va_start(args, format);
-        (void)buf_addv(m->error, format, args); /* sticky */
+        (void)buf_addv(m->error, format, args); /* errors of the buffer are sticky */
         va_end(args);
     }
     return false;
@@ -116,7 +114,7 @@ static bool has_control(struct slice s)
     return false;
 }
 
-/* Text that may stand in a field of the header. */
+/* Checks a text for a header field. */
 static bool check_field(struct inject_mail *m, const char *path, struct slice value)
 {
     if (value.len > INJECT_FIELD_MAX) {
@@ -157,7 +155,7 @@ static bool add_mailbox(struct inject_mail *m, struct inject_mailboxes *list, co
     return true;
 }
 
-/* "a@example.org" or "Ann <a@example.org>". */
+/* Adds "a@example.org" or "Ann <a@example.org>". */
 static bool add_text_mailbox(struct inject_mail *m, struct inject_mailboxes *list, const char *path,
                              struct slice text)
 {
@@ -216,7 +214,7 @@ static bool get_text(struct inject_mail *m, const json_t *object, const char *pa
     return true;
 }
 
-/* `substitutions`: names with texts. */
+/* Reads `substitutions`: an object with text values. */
 static bool get_values(struct inject_mail *m, const json_t *object, const char *path,
                        const json_t **ret_values)
 {
@@ -242,8 +240,8 @@ static bool get_values(struct inject_mail *m, const json_t *object, const char *
     return true;
 }
 
-/* A mailbox as a string or as {"address", "name"}. A recipient may have "substitutions", for
- * *ret_values; NULL: it may not. */
+/* Reads a mailbox: a string or {"address", "name"}. If ret_values is not NULL, "substitutions" are
+ * allowed and returned. */
 static bool read_mailbox(struct inject_mail *m, struct inject_mailboxes *list, const char *path,
                          const json_t *value, const json_t **ret_values)
 {
@@ -287,7 +285,7 @@ static bool is_list(const struct inject_mail *m, const char *name)
     return false;
 }
 
-/* A member that is one mailbox. Arrays of several are read element by element (read_elements). */
+/* Reads a member with a single mailbox; arrays are left to read_elements. */
 static bool read_member(struct inject_mail *m, struct inject_mailboxes *list, const char *name)
 {
     const json_t *value = json_object_get(m->document, name);
@@ -298,7 +296,7 @@ static bool read_member(struct inject_mail *m, struct inject_mailboxes *list, co
     return read_mailbox(m, list, name, value, NULL);
 }
 
-/* What the parser found is no JSON, `at` bytes from the begin of the document. */
+/* Notes the parser's fault at offset `at` of the document. */
 static bool no_json(struct inject_mail *m, size_t at, const char *what)
 {
     size_t line, column;
@@ -371,7 +369,7 @@ static bool find_names(struct inject_mail *m, struct used_names *used, struct sl
     return true;
 }
 
-/* Which names have a value for all recipients? */
+/* Finds the names that have a value for all recipients. */
 static bool check_defaults(struct inject_mail *m, struct used_names *used)
 {
     char path[PATH_LENGTH];
@@ -384,7 +382,7 @@ static bool check_defaults(struct inject_mail *m, struct used_names *used)
         u->has_default = value != NULL;
         used->needed += value == NULL;
         (void)snprintf(path, sizeof path, "substitutions.%.*s",
-                       SLICE_ARGS(u->name)); /* fits by the length of names */
+                       SLICE_ARGS(u->name)); /* fits, as names are limited */
         if (value != NULL && u->in_field &&
             !check_field(m, path, json_document_text(m->json, value))) {
             return false;
@@ -393,8 +391,9 @@ static bool check_defaults(struct inject_mail *m, struct used_names *used)
     return true;
 }
 
-/* Has this recipient the values that it needs, and none that could end a field? Looks at its values
- * and not at all names: these may be a thousand, for each of 10^5 recipients. */
+/* Does this recipient have all values that are needed, and no control characters in values for
+ * fields? Reads the recipient's values rather than all names, which may be a thousand for each of
+ * 10^5 recipients. */
 static bool check_rcpt(struct inject_mail *m, const struct used_names *used, size_t rcpt,
                        const json_t *values)
 {
@@ -412,7 +411,7 @@ static bool check_rcpt(struct inject_mail *m, const struct used_names *used, siz
             continue;
         }
         (void)snprintf(path, sizeof path, "recipients[%zu].substitutions.%s", rcpt,
-                       name); /* likewise */
+                       name); /* fits, as names are limited */
         if (!check_field(m, path, json_document_text(m->json, value))) {
             return false;
         }
@@ -442,7 +441,7 @@ static bool is_token(struct slice s, size_t max)
     return s.len > 0 && s.len <= max;
 }
 
-/* Fields that other members make, or that are not the author's. */
+/* Is the field made from other members, or not for authors to set? */
 static bool is_ours(struct slice name)
 {
     static const char *const ours[] = {"From",     "To",         "Cc",          "Bcc",
@@ -479,7 +478,7 @@ static bool read_fields(struct inject_mail *m)
             return wrong_found(m, "headers", field,
                                "expected names of fields: letters, digits and dashes");
         }
-        (void)snprintf(path, sizeof path, "headers.%s", name); /* fits by its length */
+        (void)snprintf(path, sizeof path, "headers.%s", name); /* fits, as names are limited */
         if (is_ours(field)) {
             return wrong(m,
                          "%s: this field is not for `headers'; from, to, cc, subject, "
@@ -546,7 +545,7 @@ static bool read_attachment(struct inject_mail *m, const json_t *object, const c
     return true;
 }
 
-/* Some of the attachments' contents. *ret_more: there are more. */
+/* Checks the next piece of the attachments' contents. *ret_more: more pieces follow. */
 static bool check_contents(struct inject_mail *m, bool *ret_more)
 {
     const struct inject_attachment *a = &m->attachments[m->attachment];
@@ -558,7 +557,7 @@ static bool check_contents(struct inject_mail *m, bool *ret_more)
     }
     rest = slice_skip(a->content, m->checked);
     piece = slice_of(rest.ptr, rest.len < INJECT_AT_ONCE ? rest.len : INJECT_AT_ONCE);
-    /* only the last may end with padding */
+    /* only the last piece may end with padding */
     if (!base64_is_strict(piece) || (piece.len < rest.len && piece.ptr[piece.len - 1] == '=')) {
         return wrong(m,
                      "attachments[%zu].content: expected base64 (RFC 4648, 4), without line ends",
@@ -613,7 +612,7 @@ static bool no_rcpts(struct inject_mail *m)
     return wrong(m, "to: expected at least one recipient, in to, cc, bcc or recipients");
 }
 
-/* Those that are no arrays. */
+/* Reads the members with a single mailbox. */
 static bool read_single(struct inject_mail *m)
 {
     return read_member(m, &m->from, "from") && read_sender(m) &&
@@ -621,7 +620,7 @@ static bool read_single(struct inject_mail *m)
            read_member(m, &m->cc, "cc") && read_member(m, &m->bcc, "bcc");
 }
 
-/* Are there recipients, and a sender? */
+/* Are there recipients and a sender? */
 static bool check_lists(struct inject_mail *m)
 {
     const json_t *recipients = json_object_get(m->document, "recipients");
@@ -648,7 +647,7 @@ static bool check_lists(struct inject_mail *m)
     return true;
 }
 
-/* A whole message is not composed: what would be for that is a mistake. */
+/* Refuses members that are for composing, as the document has a whole message. */
 static bool check_whole(struct inject_mail *m)
 {
     static const char *const made[] = {"subject", "text",     "html",       "attachments",
@@ -662,15 +661,15 @@ static bool check_whole(struct inject_mail *m)
     return true;
 }
 
-/* The elements of an array that is read apart. */
+/* Elements of an array that is read separately. */
 struct elements {
     const char *name;
     struct inject_mailboxes *list;
-    const struct json_array *array; /* NULL: there is none */
-    bool have_values;               /* they may have substitutions, as those of `recipients` */
+    const struct json_array *array; /* NULL if there is none */
+    bool have_values;               /* whether they may have substitutions (`recipients`) */
 };
 
-/* One element, which begins at `at`. *ret_end is behind it. */
+/* Reads the element at offset `at`. *ret_end is the offset after it. */
 static bool read_element(struct inject_mail *m, const struct elements *e, size_t at,
                          size_t *ret_end)
 {
@@ -706,7 +705,7 @@ static bool read_element(struct inject_mail *m, const struct elements *e, size_t
     return good;
 }
 
-/* The next elements of the array. *ret_more: it has more of them. */
+/* Reads the next elements of the array. *ret_more: more elements follow. */
 static bool read_elements(struct inject_mail *m, const struct elements *e, size_t count,
                           bool *ret_more)
 {
@@ -744,8 +743,7 @@ static struct elements elements_of(struct inject_mail *m, size_t number)
                              number == LIST_RECIPIENTS};
 }
 
-/* Before the recipients that have a message each: all values that it needs, and none that could
- * end a field. */
+/* Finds all names in texts before the recipients are read, and checks their defaults. */
 static bool read_names(struct inject_mail *m)
 {
     bool good = find_names(m, &m->used, m->subject, "subject", true) &&
@@ -778,7 +776,7 @@ static bool read_document(struct inject_mail *m)
     return read_single(m);
 }
 
-/* When all lists but `recipients` are read. */
+/* Reads the other members after all lists except `recipients`. */
 static bool read_members(struct inject_mail *m)
 {
     if (!check_lists(m)) {
@@ -799,10 +797,11 @@ static bool read_members(struct inject_mail *m)
     return !m->divided || read_names(m);
 }
 
-/* Beside the document. */
+/* Returns the memory of the mail without the parser's objects. */
 static uint64_t own_memory(const struct inject_mail *m)
 {
-    const struct inject_mailboxes *const lists[] = {&m->to, &m->cc, &m->bcc, &m->recipients};
+    const struct inject_mailboxes *const lists[] = {&m->from, &m->sender, &m->reply_to,  &m->to,
+                                                    &m->cc,   &m->bcc,    &m->recipients};
     uint64_t bytes = sizeof *m + buf_len(&m->pool);
 
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
@@ -811,7 +810,7 @@ static uint64_t own_memory(const struct inject_mail *m)
     return bytes;
 }
 
-/* All of the document but the elements of its arrays. */
+/* Parses the document without the elements of its arrays. */
 static bool parse_document(struct inject_mail *m)
 {
     struct buf cut;
@@ -819,7 +818,7 @@ static bool parse_document(struct inject_mail *m)
 
     m->divided = json_document_array(m->json, "recipients") != NULL;
     buf_init(&cut, m->source.len);
-    CHECK(json_document_cut(m->json, &cut)); /* it is not longer */
+    CHECK(json_document_cut(m->json, &cut)); /* it is shorter */
     if (buf_len(&cut) > INJECT_MEMBERS_MAX) {
         m->too_large = true;
         buf_fini(&cut);
@@ -850,7 +849,7 @@ struct inject_mail *inject_mail_new(const struct json_document *document,
     return m;
 }
 
-/* The first element of list `number`. */
+/* Begins with the first element of list `number`. */
 static void begin_list(struct inject_mail *m, size_t number)
 {
     struct elements e = elements_of(m, number);
@@ -859,7 +858,7 @@ static void begin_list(struct inject_mail *m, size_t number)
     m->element_at = e.array == NULL ? 0 : e.array->from;
 }
 
-/* Of a list; those without an array have none. */
+/* Reads elements of the current list. A list that is no array has none. */
 static bool read_list(struct inject_mail *m, size_t rcpts, bool *ret_more)
 {
     struct elements e = elements_of(m, m->list);
@@ -868,7 +867,8 @@ static bool read_list(struct inject_mail *m, size_t rcpts, bool *ret_more)
     return e.array == NULL || read_elements(m, &e, rcpts, ret_more);
 }
 
-/* What there is to do in this stage, and the next one. *ret_worked: it was more than a little. */
+/* Does the work of the current stage and goes to the next one. *ret_worked: the work was not
+ * small. */
 static bool read_stage(struct inject_mail *m, size_t rcpts, bool *ret_worked)
 {
     bool more = false, good = false;

@@ -1,4 +1,5 @@
-/* What inject_mail.c has read and inject_message.c makes messages of. */
+/* Shared by inject_mail.c, which reads a document, and inject_message.c, which makes its
+ * messages. */
 #ifndef INJECT_INJECT_MAIL_PRIVATE_H
 #define INJECT_INJECT_MAIL_PRIVATE_H
 
@@ -15,11 +16,11 @@
 #include "json_document.h"
 #include "slice.h"
 
-/* A mailbox of the document. */
+/* Mailbox of the document. */
 struct inject_mailbox {
-    size_t at, len;           /* of its address, in the pool */
-    size_t name_at, name_len; /* of its name, likewise */
-    struct slice element;     /* of a recipient with values: what stands in the document */
+    size_t at, len;           /* place of the address in the pool */
+    size_t name_at, name_len; /* place of the name in the pool */
+    struct slice element;     /* for a recipient with values: its text in the document */
 };
 
 struct inject_mailboxes {
@@ -33,52 +34,52 @@ struct inject_attachment {
     bool is_inline;
 };
 
-/* A name that stands in the texts of a document. */
+/* Name that texts of the document use. */
 struct used_name {
-    UT_hash_handle hh; /* by name */
-    struct slice name; /* in the document */
-    const char *where; /* it stands first */
-    bool in_field;     /* it stands in a field of the header, too */
-    bool has_default;  /* the document has a value for all recipients */
+    UT_hash_handle hh; /* key: name */
+    struct slice name; /* points into the document */
+    const char *where; /* first member that uses it */
+    bool in_field;     /* whether a header field uses it, too */
+    bool has_default;  /* whether the document has a value for all recipients */
 };
 
 struct used_names {
-    struct used_name *all;     /* a hash, owned */
+    struct used_name *all;     /* a hash; owned */
     struct used_name **listed; /* owned; in the order of the document */
     size_t count, size;
-    size_t needed; /* without a default: each recipient has to have them */
+    size_t needed; /* number without a default, which each recipient must have */
 };
 
-/* What of a document is read next. */
+/* Part of a document that is read next. */
 enum inject_mail_stage {
     INJECT_MAIL_DOCUMENT,
-    INJECT_MAIL_LISTS,      /* elements of reply_to, to, cc, bcc */
-    INJECT_MAIL_MEMBERS,    /* of the document */
-    INJECT_MAIL_CONTENTS,   /* of attachments */
+    INJECT_MAIL_LISTS,      /* elements of reply_to, to, cc and bcc */
+    INJECT_MAIL_MEMBERS,    /* other members */
+    INJECT_MAIL_CONTENTS,   /* contents of attachments */
     INJECT_MAIL_RECIPIENTS, /* elements of `recipients` */
     INJECT_MAIL_READ,
 };
 
 struct inject_mail {
     const struct json_document *json; /* borrowed */
-    struct slice source;              /* its `rest` */
-    json_t *document;                 /* NULL: it has not been read yet */
+    struct slice source;              /* `rest` of the document */
+    json_t *document;                 /* NULL until it was parsed */
     uint64_t memory;
     struct inject_mail_limits limits;
-    struct buf *error;      /* while it is read */
-    uint64_t parser_memory; /* what the parser has of it */
+    struct buf *error;      /* only set during a call that reads */
+    uint64_t parser_memory; /* memory of the parser's objects */
     enum inject_mail_stage stage;
-    size_t list;       /* in STAGE_LISTS: which of them is read */
-    size_t element_at; /* of `source`: the next element to read, with blanks before it */
-    size_t attachment; /* whose content is checked, from `checked` on */
+    size_t list;       /* for INJECT_MAIL_LISTS: index of the current list */
+    size_t element_at; /* offset in `source` of the next element, perhaps after blanks */
+    size_t attachment; /* attachment whose content is checked, from offset `checked` */
     size_t checked;
-    struct used_names used; /* while the elements are read */
+    struct used_names used; /* only while elements are read */
     struct buf pool;        /* addresses in stored form, and names */
     struct inject_mailboxes from, sender, reply_to, to, cc, bcc, recipients;
-    bool divided; /* `recipients` is there */
+    bool divided; /* whether the document has `recipients` */
     bool null_sender;
-    bool no_json, too_large;                 /* why it is wrong */
-    struct slice subject, text, html, whole; /* ptr NULL: none */
+    bool no_json, too_large;                 /* kind of the fault */
+    struct slice subject, text, html, whole; /* ptr is NULL if missing */
     const json_t *values;                    /* `substitutions` of the document */
     struct compose_field fields[INJECT_HEADERS_MAX];
     size_t field_count;
@@ -88,8 +89,8 @@ struct inject_mail {
 
 struct slice inject_mail_address(const struct inject_mail *m, const struct inject_mailbox *box);
 
-/* The value that a recipient with these values (or NULL) has for a name, or the document. ptr NULL:
- * there is none. */
+/* Returns the value of a name, from the recipient's `values` (may be NULL) or else from the
+ * document; ptr is NULL if there is none. */
 struct slice inject_mail_value(const struct inject_mail *m, const json_t *values,
                                struct slice name);
 

@@ -8,33 +8,33 @@
 #include "mem.h"
 #include "template.h"
 
-/* The largest that is made, where message_size_limit is more or none. */
+/* Largest message that is made if message_size_limit is higher or unlimited. */
 #define COMPOSED_MAX ((uint64_t)256 << 20)
-/* Room for a piece: what one call of compose_next appends, with encodings and a header. */
+/* Limit of a piece, which one call of compose_next appends, with encodings and header. */
 #define PIECE_MAX ((size_t)1 << 30)
 
 enum stage {
-    STAGE_TEXT, /* the values are put into the text */
-    STAGE_HTML, /* and into the HTML */
+    STAGE_TEXT, /* fills values into the text */
+    STAGE_HTML, /* fills values into the HTML */
     STAGE_BEGIN,
     STAGE_COMPOSE,
-    STAGE_WHOLE, /* it is whole already */
+    STAGE_WHOLE, /* the document has the whole message */
 };
 
 struct inject_message {
     const struct inject_mail *m;
     size_t number;
     enum stage stage;
-    struct slice rest; /* of a whole one */
-    json_t *element;   /* of the recipient; owned, NULL: it has no values */
-    const json_t *own; /* its values */
+    struct slice rest; /* rest of a whole message */
+    json_t *element;   /* owned; the recipient's object, or NULL if it has no values */
+    const json_t *own; /* values in `element` */
     bool failed;
-    struct template template; /* of the text that is filled in */
+    struct template template; /* text that is being filled in */
     struct buf subject, text, html;
-    struct buf *values; /* owned; of the fields */
+    struct buf *values; /* owned; values of `fields` */
     struct compose_field *fields;
     struct compose_mailbox *from, *reply_to, *to, *cc;
-    struct compose_attachment *attachments; /* owned, as all above */
+    struct compose_attachment *attachments; /* owned, like all pointers above */
     struct compose *compose;
     struct buf piece;
 };
@@ -76,7 +76,7 @@ struct inject_message *inject_message_new(const struct inject_mail *m, size_t nu
 
         if (rcpt->element.len > 0) {
             im->element = json_loadb(rcpt->element.ptr, rcpt->element.len, 0, NULL);
-            im->failed = im->element == NULL; /* it was read before, but there may be no memory */
+            im->failed = im->element == NULL; /* it was valid before, but memory may be missing */
         }
         im->own = json_object_get(im->element, "substitutions");
         begin_text(im, STAGE_TEXT);
@@ -114,7 +114,7 @@ uint64_t inject_message_memory(const struct inject_message *im)
            (im->compose != NULL ? compose_memory(im->compose) : 0);
 }
 
-/* The names that are substituted stand in no mailbox. */
+/* Copies mailboxes, in which no names are replaced. */
 static struct compose_mailbox *mailboxes_of(const struct inject_mail *m,
                                             const struct inject_mailbox *all, size_t count)
 {
@@ -128,7 +128,7 @@ static struct compose_mailbox *mailboxes_of(const struct inject_mail *m,
     return boxes;
 }
 
-/* A text for a field of the header; in `room` when it has values. */
+/* Returns a text for a header field, in `room` if values are filled in. */
 static struct slice field_text(struct inject_message *im, struct slice text, struct buf *room)
 {
     struct template template;
@@ -138,20 +138,20 @@ static struct slice field_text(struct inject_message *im, struct slice text, str
     }
     template_init(&template, text, false);
     while (!room->failed && !template_put(&template, INJECT_FIELD_MAX, value_of, im, room)) {
-        /* a field is short */
+        /* a field is short, so this ends soon */
     }
     im->failed = im->failed || room->failed;
     return room->failed ? SLICE("") : buf_slice(room);
 }
 
-/* A text of the document, or what has become of it. */
+/* Returns a text of the document, or its filled in form. */
 static struct slice filled(const struct inject_message *im, struct slice text,
                            const struct buf *room)
 {
     if (!im->m->divided || text.len == 0) {
         return text;
     }
-    return buf_len(room) > 0 ? buf_slice(room) : SLICE(""); /* its values may be empty */
+    return buf_len(room) > 0 ? buf_slice(room) : SLICE(""); /* empty if all its values are */
 }
 
 static void begin_composing(struct inject_message *im)
@@ -196,7 +196,7 @@ static void begin_composing(struct inject_message *im)
     im->compose = compose_new(&composed);
 }
 
-/* Some more of the text of this stage. */
+/* Fills in the next piece of the text. */
 static void fill_in(struct inject_message *im, size_t bytes)
 {
     bool is_text = im->stage == STAGE_TEXT;

@@ -14,9 +14,9 @@
 #define FILLER_LEN  (sizeof FILLER - 1)
 #define NUMBER_SIZE 24
 #define ESCAPE_LEN  6u /* "\\uXXXX" */
-/* Room that is made for a string before its length is known. */
+/* Size of the room for a string whose length is not known yet. */
 #define SIMPLE_AT_ONCE 4096u
-/* Of a member of the document. */
+/* Depth of the document's members. */
 #define ARRAY_DEPTH 2u
 
 _Static_assert(FILLER_LEN > 20, "the parser shows shorter tokens in its messages");
@@ -32,7 +32,8 @@ void json_document_init(struct json_document *d, const char *const *names, size_
         d->arrays[d->array_count].name = names[d->array_count];
         d->array_count++;
     }
-    /* A mark or a filler is not longer than the string, but for DEL in front of a short one. */
+    /* A mark or filler is not longer than its string, except for DEL at the start of a short
+     * one. */
     buf_init(&d->rest, limit > SIZE_MAX / 8 ? SIZE_MAX : 4 * limit + NUMBER_SIZE);
     buf_init(&d->texts, limit);
 }
@@ -53,7 +54,7 @@ uint64_t json_document_memory(const struct json_document *d)
 
 static void put_rest(struct json_document *d, const char *ptr, size_t len)
 {
-    CHECK(buf_add(&d->rest, slice_of(ptr, len))); /* by its limit */
+    CHECK(buf_add(&d->rest, slice_of(ptr, len))); /* within the limit */
 }
 
 static void put_text(struct json_document *d, const char *ptr, size_t len)
@@ -63,7 +64,7 @@ static void put_text(struct json_document *d, const char *ptr, size_t len)
 
 /* ---- strings --------------------------------------------------------------------------------- */
 
-/* So many characters of the document have `stand_in` characters in their place, at the end of
+/* Notes that `chars` characters of the document are replaced by the last `stand_in` characters of
  * `rest`. */
 static void put_aside(struct json_document *d, size_t chars, size_t stand_in)
 {
@@ -75,10 +76,10 @@ static void put_aside(struct json_document *d, size_t chars, size_t stand_in)
                                                      .stand_in = stand_in};
 }
 
-/* Copy the bytes in front of the first special one: all but printable ASCII, and quote and
- * backslash. Eight are looked at as one number, in which a bit of 0x80 may be set above that of the
- * first special byte, never below it. Up to `len` bytes of `to` are written; the result says how
- * many count. */
+/* Copies the bytes before the first special one: not printable ASCII, a quote, or a backslash.
+ * Eight bytes are checked as one number, in which bits of 0x80 may be set above the first special
+ * byte, but never below it. Writes at most `len` bytes to `to`; returns the number of valid
+ * ones. */
 static size_t copy_plain(const char *from, char *to, size_t len)
 {
     const uint64_t ones = 0x0101010101010101u, highs = 0x8080808080808080u;
@@ -140,7 +141,7 @@ static void put_utf8(struct json_document *d, uint32_t code)
     put_text(d, out, len);
 }
 
-/* The parser decodes a string when it has seen its end: the first mistake that it finds then. */
+/* Notes the first mistake that the parser would find, as it decodes a string only after its end. */
 __attribute__((format(printf, 2, 3))) static void note_code(struct json_document *d,
                                                             const char *format, ...)
 {
@@ -154,7 +155,7 @@ __attribute__((format(printf, 2, 3))) static void note_code(struct json_document
     }
 }
 
-/* A surrogate was waiting for one that has not come. */
+/* Ends the wait for a second surrogate, which is a mistake. */
 static void end_high(struct json_document *d)
 {
     if (d->high != 0) {
@@ -187,8 +188,8 @@ static void take_code(struct json_document *d, uint32_t code)
 
 enum taken { TAKEN, MORE, MISTAKE };
 
-/* A character of UTF-8 that is not ASCII begins at `ptr`. *ret_len is how long it is, or how much
- * of it the mistake is. */
+/* Checks a UTF-8 character at `ptr` that is not ASCII. *ret_len is its length, or the length of the
+ * mistake. */
 static enum taken look_at_char(const char *ptr, size_t len, size_t *ret_len)
 {
     unsigned char c = (unsigned char)ptr[0];
@@ -230,7 +231,8 @@ static enum taken take_char(struct json_document *d, const char *ptr, size_t len
     return taken;
 }
 
-/* Byte `at` of an escape may not stand there. The parser looks at its whole character first. */
+/* Handles a byte of an escape that is not allowed, at `at`. The parser checks the byte's whole
+ * character first. */
 static enum taken wrong_escape(const char *ptr, size_t len, size_t at, size_t *ret_len)
 {
     size_t more = 1;
@@ -242,7 +244,7 @@ static enum taken wrong_escape(const char *ptr, size_t len, size_t at, size_t *r
     return MISTAKE;
 }
 
-/* What stands for this byte behind a backslash; NUL: nothing so simple. */
+/* Returns the byte that a backslash and `c` represent, or NUL if it is no such escape. */
 static char escaped_byte(char c)
 {
     static const char bytes[256] = {['"'] = '"',  ['\\'] = '\\', ['/'] = '/',  ['b'] = '\b',
@@ -251,7 +253,7 @@ static char escaped_byte(char c)
     return bytes[(unsigned char)c];
 }
 
-/* An escape begins at `ptr`; as look_at_char. */
+/* Takes an escape at `ptr`. The result is as for look_at_char. */
 static enum taken take_escape(struct json_document *d, const char *ptr, size_t len, size_t *ret_len)
 {
     uint32_t code = 0;
@@ -287,7 +289,7 @@ static enum taken take_escape(struct json_document *d, const char *ptr, size_t l
     return TAKEN;
 }
 
-/* What is special at `ptr`, and no quote. */
+/* Takes a special byte at `ptr` that is not a quote. */
 static enum taken take_special(struct json_document *d, const char *ptr, size_t len,
                                size_t *ret_len)
 {
@@ -300,7 +302,7 @@ static enum taken take_special(struct json_document *d, const char *ptr, size_t 
         return take_char(d, ptr, len, ret_len);
     }
     *ret_len = 1;
-    return MISTAKE; /* a control character */
+    return MISTAKE; /* control character */
 }
 
 static size_t count_chars(const char *ptr, size_t len)
@@ -313,7 +315,7 @@ static size_t count_chars(const char *ptr, size_t len)
     return chars;
 }
 
-/* The parser is to find this mistake, and at this place. */
+/* Replaces the string, so that the parser finds this mistake at the right place. */
 static void put_mistake(struct json_document *d, const char *ptr, size_t len)
 {
     put_rest(d, FILLER, FILLER_LEN);
@@ -322,18 +324,19 @@ static void put_mistake(struct json_document *d, const char *ptr, size_t len)
     put_rest(d, ptr, len);
     d->wrong = true;
     d->state = JSON_WRONG;
-    /* Where the string ends goes by quotes and backslashes alone; the last byte is seen again. */
+    /* The end of the string is found by quotes and backslashes alone; the last byte is read
+     * again. */
     d->escaped = len == 2 && ptr[0] == '\\';
 }
 
-/* The quote that ends a string that is decoded. */
+/* Ends a decoded string at its quote. */
 static void end_long(struct json_document *d)
 {
     end_high(d);
     if (d->mistake[0] != '\0') {
         size_t len = strlen(d->mistake);
 
-        d->string_chars -= len; /* its place is the end of the string */
+        d->string_chars -= len; /* the parser reports the end of the string */
         put_mistake(d, d->mistake, len);
     } else {
         char mark[NUMBER_SIZE];
@@ -346,7 +349,7 @@ static void end_long(struct json_document *d)
     d->state = JSON_OUTSIDE;
 }
 
-/* One byte for what was cut by the end of what had come. */
+/* Takes one more byte of an escape or character that the input has split. */
 static void take_held(struct json_document *d, struct slice *in)
 {
     size_t len;
@@ -368,7 +371,8 @@ static void take_held(struct json_document *d, struct slice *in)
     d->held_len = 0;
 }
 
-/* Almost all of a long string: what is plain, and escapes of two bytes. Is it any? */
+/* Takes plain bytes and escapes of two bytes, which are most of a long string. Returns false if
+ * there are none. */
 static bool take_simple(struct json_document *d, struct slice *in)
 {
     size_t most = in->len < SIMPLE_AT_ONCE ? in->len : SIMPLE_AT_ONCE;
@@ -434,8 +438,8 @@ static void take_long(struct json_document *d, struct slice *in)
 
 static void take(struct json_document *d, struct slice in);
 
-/* Decode the string at the end of `rest`, as if it came now. One that has a mistake already stays
- * as it is: the parser shows the begin of a token with a mistake. */
+/* Decodes the string at the end of `rest` as if it arrived now. If it already has a mistake it
+ * stays in `rest`, as the parser shows the beginning of a token with a mistake. */
 static void begin_long(struct json_document *d)
 {
     struct slice in = slice_skip(buf_slice(&d->rest), d->string_at);
@@ -450,7 +454,7 @@ static void begin_long(struct json_document *d)
     d->high = 0;
     d->mistake[0] = '\0';
     d->mistake_is_code = d->wrong = false;
-    take(d, raw); /* there is no quote in it, but at its end */
+    take(d, raw); /* its only quote is at its end */
     if (d->wrong) {
         d->aside_count = count;
         buf_truncate(&d->texts, d->text_at);
@@ -472,13 +476,13 @@ static struct json_array *find_array(struct json_document *d, struct slice name)
     return NULL;
 }
 
-/* More of a string that stays in `rest`, or of one that has a mistake. */
+/* Takes bytes of a string that stays in `rest`, or of one with a mistake. */
 static void take_raw(struct json_document *d, struct slice *in)
 {
     size_t len = 0, most = in->len;
     bool ended = false;
 
-    if (d->state == JSON_YOUNG) { /* it is not read beyond what makes it long */
+    if (d->state == JSON_YOUNG) { /* stop where it becomes long */
         size_t room = d->long_bytes - (buf_len(&d->rest) - d->string_at);
 
         most = most < room ? most : room;
@@ -510,7 +514,7 @@ static void take_raw(struct json_document *d, struct slice *in)
     }
 }
 
-/* ---- outside of strings ---------------------------------------------------------------------- */
+/* ---- between strings ------------------------------------------------------------------------- */
 
 static bool is_blank(char c)
 {
@@ -542,12 +546,12 @@ static void close_bracket(struct json_document *d, char c, size_t at)
         d->open->to = at;
         d->open = NULL;
     }
-    if (d->depth > 1) { /* what is behind the document's end is wrong, wherever it is */
+    if (d->depth > 1) { /* after the end of the document everything is wrong */
         d->depth--;
     }
 }
 
-/* A byte that stands at this offset of `rest`, and is no blank and no quote. */
+/* Handles a byte at this offset of `rest` that is no blank and no quote. */
 static void take_sign(struct json_document *d, char c, size_t at)
 {
     if (c == '[' || c == '{') {
@@ -560,7 +564,7 @@ static void take_sign(struct json_document *d, char c, size_t at)
     d->before = c;
 }
 
-/* Is a string that begins here a value, unless the parser finds a mistake before it? */
+/* Is a string that begins here a value, if the document is valid so far? */
 static bool is_value(const struct json_document *d)
 {
     bool in_array = d->depth < JSON_DEPTH_KNOWN &&
@@ -624,7 +628,7 @@ bool json_document_add(struct json_document *d, struct slice bytes)
 
 void json_document_end(struct json_document *d)
 {
-    if (d->state == JSON_LONG_STRING) { /* it has no end, which the parser finds */
+    if (d->state == JSON_LONG_STRING) { /* the string has no end; the parser reports this */
         put_mistake(d, d->held, d->held_len);
         d->held_len = 0;
     }
@@ -640,7 +644,7 @@ const struct json_array *json_document_array(const struct json_document *d, cons
     UNREACHABLE("a name of json_document_init");
 }
 
-/* The first whole array behind `at`; NULL: there is none. */
+/* Returns the first complete array after `at`, or NULL. */
 static const struct json_array *next_array(const struct json_document *d, size_t at)
 {
     const struct json_array *first = NULL;
@@ -662,7 +666,7 @@ bool json_document_cut(const struct json_document *d, struct buf *out)
     size_t at = 0;
 
     while ((a = next_array(d, at)) != NULL) {
-        (void)buf_add(out, slice_of(rest.ptr + at, a->from - at)); /* sticky */
+        (void)buf_add(out, slice_of(rest.ptr + at, a->from - at)); /* errors are sticky */
         at = a->to;
     }
     return buf_add(out, slice_skip(rest, at));
@@ -689,7 +693,7 @@ struct slice json_document_text(const struct json_document *d, const json_t *str
         return s;
     }
     number = strtoull(s.ptr + 1, NULL, 10);
-    CHECK(number < d->aside_count); /* no string of a client begins so */
+    CHECK(number < d->aside_count); /* strings of clients never begin with a mark */
     return slice_of(buf_slice(&d->texts).ptr + d->aside[number].at, d->aside[number].len);
 }
 
@@ -715,7 +719,7 @@ void json_document_place(const struct json_document *d, size_t at, size_t *ret_l
         }
     }
     column = count_chars(rest.ptr + begin, at - begin);
-    for (size_t i = 0; i < d->aside_count; i++) { /* none has a line end in it */
+    for (size_t i = 0; i < d->aside_count; i++) { /* strings contain no line ends */
         if (d->aside[i].rest_at > begin && d->aside[i].rest_at <= at) {
             column += d->aside[i].chars;
             column -= d->aside[i].stand_in;

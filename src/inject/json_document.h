@@ -1,18 +1,20 @@
 /*
- * A JSON document as it comes in, so that little is left to do at its end, and that not at once.
+ * JSON document that is read while it arrives, so that little is left to do at its end, and that in
+ * many calls.
  *
- * The parser (jansson) takes some 20 ns for a byte, and all bytes in one call. So it gets less:
+ * The parser (jansson) takes some 20 ns for a byte, and parses all bytes in one call. So it gets
+ * less than the whole document:
  *
- *   - A long string that is a value (a text, an attachment) is decoded here, as its bytes come. In
- *     `rest`, what the parser gets, stands a mark in its place: DEL and a number. A short string
- *     that begins with DEL is put aside, too, so no document can write a mark.
- *   - Where large arrays stand is noted (`recipients`, `to`). The parser gets the document without
- *     their elements, and then these one by one: all objects of them at once would take ten times
- *     the memory of their text. This goes by strings and brackets alone; all are JSON, with commas
- *     between them, exactly when the document is.
+ *   - A long string value (a text, an attachment) is decoded here while its bytes arrive. `rest`,
+ *     which the parser gets, contains a mark instead: DEL and a number. A short string that begins
+ *     with DEL is treated in the same way, so no document can contain a mark.
+ *   - The places of large arrays are noted (`recipients`, `to`). The parser gets the document
+ *     without their elements, and later each element by itself: the objects of all elements would
+ *     take ten times the memory of their text. The places are found by strings and brackets alone.
+ *     The document is valid JSON exactly if all elements are, with commas between them.
  *
- * What is wrong is the parser's to say, always: a long string with a mistake stands in `rest` as a
- * filler and the bytes that are the mistake. json_document_place undoes the difference.
+ * The parser reports all faults: a long string with a mistake is replaced by a filler and the bytes
+ * of the mistake. json_document_place converts places back.
  *
  *   OUTSIDE --quote--> NAME ---------------------------quote--> OUTSIDE
  *      |
@@ -24,7 +26,7 @@
  *                                   v
  *                                 WRONG (is left out) -quote--> OUTSIDE
  *
- * Embed it. Fields are private to json_document.c but for `rest` and `arrays`.
+ * Embed the struct. Members are private to json_document.c, except `rest` and `arrays`.
  */
 #ifndef INJECT_JSON_DOCUMENT_H
 #define INJECT_JSON_DOCUMENT_H
@@ -38,33 +40,33 @@
 #include "buf.h"
 #include "slice.h"
 
-/* A string of so many bytes is decoded here. Far more than the parser shows of a token in its
- * messages (20 bytes); so few that no field of a header costs much. */
+/* Length from which a string is decoded here. It is well above 20 bytes, to which the parser's
+ * messages cut a token, and so small that no header field costs much. */
 #define JSON_LONG     256u
 #define JSON_LONG_MIN 24u
 
-/* The longest begin of a mistake, "\uXXX" and a character of UTF-8, has fewer bytes. */
+/* Limit above the longest beginning of a mistake: "\uXXX" and a UTF-8 character. */
 #define JSON_HELD_MAX 10u
 
-/* More brackets within each other are too many for the parser. */
+/* Depth of brackets above which the parser refuses the document. */
 #define JSON_DEPTH_KNOWN 2048u
 
-/* Arrays that are read apart. */
+/* Number of arrays that are read separately. */
 #define JSON_ARRAYS_MAX 8u
 
-/* A member of the document that is to be an array, the first of this name. */
+/* First member of this name, if it is an array. */
 struct json_array {
     const char *name;
     bool begun;
-    bool whole;      /* it has ended, too */
-    size_t from, to; /* offsets in `rest` of what stands between the brackets */
+    bool whole;      /* whether it has ended */
+    size_t from, to; /* offsets in `rest` of the text between the brackets */
 };
 
-/* A string that is not in `rest`. */
+/* String that `rest` does not contain. */
 struct json_aside {
-    size_t at, len;         /* in `texts` */
-    size_t rest_at;         /* behind what stands in its place in `rest` */
-    size_t chars, stand_in; /* characters, of it in the document and of what stands in its place */
+    size_t at, len;         /* place in `texts` */
+    size_t rest_at;         /* offset in `rest` after its replacement */
+    size_t chars, stand_in; /* number of characters in the document, and in the replacement */
 };
 
 enum json_document_state {
@@ -80,62 +82,64 @@ struct json_document {
     struct json_aside *aside; /* owned */
     size_t aside_count, aside_size;
     size_t long_bytes;
-    size_t bytes, limit; /* of the document */
+    size_t bytes, limit; /* number of bytes of the document, and their limit */
 
     enum json_document_state state;
-    bool escaped;        /* the byte before was a backslash that is none itself */
-    char before;         /* the last byte that is no blank; 0: none */
-    size_t string_at;    /* of the string that is read: behind its quote, in `rest` */
-    size_t text_at;      /* likewise, in `texts` */
-    size_t string_chars; /* characters of it in the document, decoded so far */
+    bool escaped;        /* whether the next byte is escaped by a backslash */
+    char before;         /* last byte that is not blank; 0 if none */
+    size_t string_at;    /* start of the current string in `rest`, after its quote */
+    size_t text_at;      /* start of the current string in `texts` */
+    size_t string_chars; /* number of its characters in the document that were decoded */
     char held[JSON_HELD_MAX];
-    size_t held_len;      /* the begin of an escape or character, more is to come */
-    uint32_t high;        /* surrogate that waits for the other; 0: none */
-    char mistake[32];     /* what the parser finds when it has seen all of the string */
-    bool mistake_is_code; /* and before it looks for NUL */
-    bool wrong;           /* the string has a mistake that is in `rest` */
-    size_t depth;         /* of brackets */
-    uint64_t depths[JSON_DEPTH_KNOWN / 64]; /* a bit for each depth: it is an array's */
-    bool is_object;                         /* else no name is looked for */
-    struct json_array *named;               /* its name has come; NULL: none */
-    struct json_array *named_and_colon;     /* and a colon */
-    struct json_array *open;                /* at depth 2; NULL: none is */
+    size_t held_len;      /* length of an incomplete escape or character in `held` */
+    uint32_t high;        /* first surrogate of a pair, until the second; 0 if none */
+    char mistake[32];     /* first mistake that the parser would find at the end of the string */
+    bool mistake_is_code; /* whether the parser finds it before it looks for NUL */
+    bool wrong;           /* whether `rest` contains the string's mistake */
+    size_t depth;         /* depth of brackets */
+    uint64_t depths[JSON_DEPTH_KNOWN / 64]; /* for each depth a bit: whether it is in an array */
+    bool is_object;                         /* whether the document is an object, with names */
+    struct json_array *named;               /* array whose name was just read, or NULL */
+    struct json_array *named_and_colon;     /* array whose name and colon were just read, or NULL */
+    struct json_array *open;                /* array that is open at depth 2, or NULL */
     struct json_array arrays[JSON_ARRAYS_MAX];
     size_t array_count;
 };
 
-/* `names` of members that may be large arrays: literals, NULL behind the last. A document of more
- * than `limit` bytes is refused. */
+/* Begins a document of at most `limit` bytes. `names` are static names of members that may be large
+ * arrays; ends with NULL. Strings of at least `long_bytes` bytes are decoded here. */
 void json_document_init(struct json_document *d, const char *const *names, size_t limit,
                         size_t long_bytes);
 void json_document_fini(struct json_document *d);
 
-/* More of it has come. False: it is larger than its limit. */
+/* Adds bytes. Returns false if the document exceeds its limit. */
 bool json_document_add(struct json_document *d, struct slice bytes);
 
-/* All of it has come. */
+/* Ends the document. */
 void json_document_end(struct json_document *d);
 
-/* Bytes that it takes. */
+/* Returns the memory that it uses, in bytes. */
 uint64_t json_document_memory(const struct json_document *d);
 
-/* The array of this name, which is one of those of json_document_init; NULL: there is none. */
+/* Returns the array of this name, which must be one of those of json_document_init, or NULL if the
+ * document has no such array. */
 const struct json_array *json_document_array(const struct json_document *d, const char *name);
 
-/* Append `rest` with nothing between the brackets of the arrays. False when the buffer is full. */
+/* Appends `rest` without the elements of its arrays. Returns false if the buffer is full. */
 bool json_document_cut(const struct json_document *d, struct buf *out);
 
-/* The offset in `rest` of what stands at this offset in what json_document_cut appends. */
+/* Converts an offset in the output of json_document_cut to an offset in `rest`. */
 size_t json_document_uncut(const struct json_document *d, size_t at);
 
-/* What a string is that the parser has read out of `rest`; borrowed of the value or of `d`. */
+/* Returns the original text of a string that the parser has read from `rest`; borrowed from the
+ * string or from `d`. */
 struct slice json_document_text(const struct json_document *d, const json_t *string);
 
-/* The offset of the first byte from `at` on that is no white space. */
+/* Returns the offset of the first byte from `at` on that is not white space. */
 size_t json_skip_blanks(struct slice document, size_t at);
 
-/* Where an offset of `rest` is in the document, as the parser counts: lines from 1, characters
- * before it in its line. */
+/* Converts an offset in `rest` to a place in the document, as the parser counts: lines from 1, and
+ * the number of characters before it in its line. */
 void json_document_place(const struct json_document *d, size_t at, size_t *ret_line,
                          size_t *ret_column);
 

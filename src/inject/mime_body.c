@@ -9,7 +9,7 @@
 
 #define LINE_MAX_BYTES 997u   /* RFC 5322, 2.1.1 */
 #define BASE64_LINE    76u    /* RFC 2045, 6.8 */
-#define ENCODE_AT_ONCE 16384u /* bytes that the encoder gets */
+#define ENCODE_AT_ONCE 16384u /* bytes that the encoder gets at once */
 
 void mime_body_text(struct mime_body *b, struct slice text)
 {
@@ -21,7 +21,7 @@ void mime_body_base64(struct mime_body *b, struct slice base64)
     *b = (struct mime_body){.whole = base64, .rest = base64, .encoding = MIME_BODY_BASE64};
 }
 
-/* Take the next bytes off the rest; not between CR and LF. */
+/* Takes the next bytes off the rest, without separating CR and LF. */
 static struct slice take(struct mime_body *b, size_t bytes)
 {
     struct slice piece = slice_of(b->rest.ptr, b->rest.len < bytes ? b->rest.len : bytes);
@@ -35,7 +35,7 @@ static struct slice take(struct mime_body *b, size_t bytes)
     return piece;
 }
 
-/* ---- which encoding -------------------------------------------------------------------------- */
+/* ---- choosing the encoding ------------------------------------------------------------------- */
 
 static size_t count_high(struct slice s)
 {
@@ -60,12 +60,12 @@ static const char *last_of(struct slice s, char c)
     return s.len == 0 ? NULL : memrchr(s.ptr, c, s.len);
 }
 
-/* The lines of `s` have LF alone. A line is not too long when its end stands in the bytes that it
- * may have: looked for from behind, one look does for many short lines. */
+/* Measures lines that end with LF only. A line fits if its LF is within the allowed bytes. The
+ * search begins at the end of these bytes, so that one search skips many short lines. */
 static void measure_lf_lines(struct mime_body *b, struct slice s)
 {
     const char *last = NULL;
-    size_t most = LINE_MAX_BYTES - b->line_bytes + 1; /* with the end */
+    size_t most = LINE_MAX_BYTES - b->line_bytes + 1; /* including the LF */
 
     while (s.len >= most) {
         last = last_of(slice_of(s.ptr, most), '\n');
@@ -95,7 +95,7 @@ static void measure_lines(struct mime_body *b, struct slice s)
     }
 }
 
-/* GMime's choice: base64 where more than 17 of 100 bytes are not ASCII. */
+/* Chooses like GMime: base64 if 17 % of the bytes or more are not ASCII. */
 static enum mime_body_encoding choose(const struct mime_body *b)
 {
     if (b->high == 0) {
@@ -123,7 +123,7 @@ bool mime_body_examine(struct mime_body *b, size_t bytes)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* The text with this line end in the place of its own; `to` has room for twice as much. */
+/* Copies lines with this line end instead of their own; `to` has room for twice the length. */
 static size_t put_lines(const struct mime_body *b, struct slice s, struct slice line_end, char *to)
 {
     char *start = to;
@@ -155,7 +155,7 @@ static void write_lines(const struct mime_body *b, struct slice piece, struct bu
     }
 }
 
-/* Lines of what is base64 already; `piece` begins at the start of one. */
+/* Writes lines of base64; `piece` begins at the start of a line. */
 static void write_base64(struct mime_body *b, struct slice piece, struct buf *out)
 {
     char *start = buf_room(out, piece.len + 2 * (piece.len / BASE64_LINE + 1)), *to = start;
@@ -177,13 +177,13 @@ static void write_base64(struct mime_body *b, struct slice piece, struct buf *ou
     }
 }
 
-/* What comes out of the encoder has LF at its line ends. */
+/* Appends the encoder's output, whose line ends are LF. */
 static void put_encoded(struct slice s, struct buf *out)
 {
     while (s.len > 0) {
         size_t len = slice_find(s, '\n');
 
-        (void)buf_add(out, slice_of(s.ptr, len)); /* sticky */
+        (void)buf_add(out, slice_of(s.ptr, len)); /* errors of the buffer are sticky */
         if (len < s.len) {
             (void)buf_add_string(out, "\r\n");
             len++;
@@ -192,7 +192,7 @@ static void put_encoded(struct slice s, struct buf *out)
     }
 }
 
-/* The encoder as it was left behind the piece before. */
+/* Returns an encoder in the state after the previous piece. */
 static GMimeEncoding encoder_of(const struct mime_body *b)
 {
     GMimeEncoding encoder;

@@ -40,7 +40,7 @@ static void put_escaped(struct slice s, struct buf *out)
     for (size_t i = 0; i < s.len; i++) {
         switch (s.ptr[i]) {
         case '&':
-            (void)buf_add_string(out, "&amp;"); /* sticky, all of it */
+            (void)buf_add_string(out, "&amp;"); /* errors are sticky, here and below */
             break;
         case '<':
             (void)buf_add_string(out, "&lt;");
@@ -60,7 +60,7 @@ static void put_escaped(struct slice s, struct buf *out)
     }
 }
 
-/* Some of the value; returns how much. */
+/* Writes a piece of the value. Returns its length. */
 static size_t put_value(struct template *t, size_t bytes, struct buf *out)
 {
     struct slice piece = slice_of(t->value.ptr, t->value.len < bytes ? t->value.len : bytes);
@@ -68,13 +68,13 @@ static size_t put_value(struct template *t, size_t bytes, struct buf *out)
     if (t->escaped) {
         put_escaped(piece, out);
     } else {
-        (void)buf_add(out, piece); /* sticky */
+        (void)buf_add(out, piece);
     }
     t->value = slice_skip(t->value, piece.len);
     return piece.len;
 }
 
-/* What stands before the next name; returns how much. */
+/* Writes text before the next name. Returns its length. */
 static size_t put_text(struct template *t, size_t bytes, struct buf *out)
 {
     size_t len = t->rest.len < bytes ? t->rest.len : bytes;
@@ -83,9 +83,9 @@ static size_t put_text(struct template *t, size_t bytes, struct buf *out)
     if (open != NULL) {
         len = (size_t)(open - t->rest.ptr);
     } else if (len < t->rest.len && !t->literal && t->rest.ptr[len - 1] == '{') {
-        len--; /* a second one may follow */
+        len--; /* another one may follow */
     }
-    (void)buf_add(out, slice_of(t->rest.ptr, len)); /* sticky */
+    (void)buf_add(out, slice_of(t->rest.ptr, len));
     t->rest = slice_skip(t->rest, len);
     return len;
 }

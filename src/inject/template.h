@@ -1,6 +1,6 @@
 /*
- * Texts in which {{NAME}} stands for a value; in HTML the value is escaped, but that of {{{NAME}}}.
- * Braces that are not closed are themselves.
+ * Templates: texts in which {{NAME}} is replaced by a value. In HTML the value is escaped, except
+ * for {{{NAME}}}. Braces that are not closed stay unchanged.
  */
 #ifndef INJECT_TEMPLATE_H
 #define INJECT_TEMPLATE_H
@@ -11,27 +11,27 @@
 #include "buf.h"
 #include "slice.h"
 
-/* Take the next "{{NAME}}" out of *rest: what stands before it, and the name; `raw` for
- * "{{{NAME}}}". False: there is none, and *ret_before is all. */
+/* Takes the text up to the next name, and the name, off *rest. *ret_raw: the form is {{{NAME}}}.
+ * Returns false with all of *rest in *ret_before if there is no name. */
 bool template_next(struct slice *rest, struct slice *ret_before, struct slice *ret_name,
                    bool *ret_raw);
 
-/* The value of a name; it lasts as long as the text. */
+/* Returns the value of a name, which must be valid as long as the text. */
 typedef struct slice template_value(void *arg, struct slice name);
 
-/* A text that is being filled in, piece by piece. Fields are private to template.c. */
+/* Template that is being filled in, piece by piece. Members are private to template.c. */
 struct template
 {
     struct slice rest;  /* borrowed */
-    struct slice value; /* what is left of the one that is put */
+    struct slice value; /* rest of the value that is being written */
     bool is_html, escaped;
-    bool literal; /* no name is left in `rest` */
+    bool literal; /* whether `rest` contains no name */
 };
 
 void template_init(struct template *t, struct slice text, bool is_html);
 
-/* Append about `bytes` more of it, at least two. False: there is more to append. When the buffer is
- * full it has failed. */
+/* Appends about `bytes` more bytes, at least two. Returns true at the end of the text. The buffer
+ * has failed if it is full. */
 bool template_put(struct template *t, size_t bytes, template_value *value, void *arg,
                   struct buf *out);
 

@@ -8,16 +8,16 @@
 
 enum level { LEVEL_ADDRESS = 1, LEVEL_NETWORK };
 
-/* Addresses that share a prefix. Lives while it has places or is remembered. */
+/* Addresses that share a prefix. A block exists while it has places or is remembered. */
 struct admission_block {
     struct block_key {
-        unsigned char ip[16]; /* with the bits behind the prefix 0 */
+        unsigned char ip[16]; /* address; the bits after the prefix are 0 */
         unsigned char level;
-        unsigned char bits; /* limits may change */
+        unsigned char bits; /* prefix length, because a reload may change it */
     } key;
     uint64_t places;
-    LIST_HEAD(, place) list; /* LEVEL_NETWORK */
-    int64_t debt_us;         /* LEVEL_ADDRESS: for how long it was waited for in vain, at debt_at */
+    LIST_HEAD(, place) list; /* places of a network; empty in an address */
+    int64_t debt_us;         /* of an address: the time waited in vain, as of debt_at */
     struct mono debt_at;
     bool remembered;
     TAILQ_ENTRY(admission_block) next;
@@ -99,7 +99,7 @@ static void block_free(struct admission *a, struct admission_block *b)
     mem_free(b);
 }
 
-/* What is left of its debt. */
+/* Returns the part of the debt that is left at `now`. */
 static int64_t block_debt(const struct admission_block *b, struct mono now)
 {
     int64_t halves =
@@ -108,7 +108,7 @@ static int64_t block_debt(const struct admission_block *b, struct mono now)
     return halves >= 63 ? 0 : b->debt_us >> halves;
 }
 
-/* A client of it has gone. */
+/* Removes one place; frees or remembers the block when it was the last. */
 static void block_leave(struct admission *a, struct admission_block *b)
 {
     CHECK(b->places > 0);
@@ -160,7 +160,7 @@ static bool may_lose(const struct place *p, const struct admission_limits *limit
            client_pace_waited_us(&p->pace, now) >= limits->patience_us;
 }
 
-/* What the client that comes would cost at once. */
+/* Returns the cost that a newcomer would have. */
 static double newcomer_cost(const struct admission_block *address,
                             const struct admission_block *network, bool exempt, struct mono now)
 {
@@ -183,7 +183,7 @@ static void forget_candidates(struct admission *a)
     a->candidate_count = a->candidate_next = 0;
 }
 
-/* Walk over all strangers for those of the highest cost. */
+/* Walks over all strangers and collects those of the highest cost. */
 static void find_candidates(struct admission *a, const struct admission_limits *limits,
                             struct mono now)
 {
@@ -224,7 +224,7 @@ static void find_candidates(struct admission *a, const struct admission_limits *
     }
 }
 
-/* The first candidate that is still one. */
+/* Returns the first candidate that is still a victim at its former cost, or NULL. */
 static struct place *next_candidate(struct admission *a, const struct admission_limits *limits,
                                     struct mono now)
 {
@@ -250,7 +250,7 @@ static struct place *worst_stranger(struct admission *a, const struct admission_
     return p;
 }
 
-/* Of all, when trusted clients have more than their reserve. */
+/* Returns the victim among all clients, for when trusted clients have more than their reserve. */
 static struct place *worst_of_all(const struct admission *a, const struct admission_limits *limits,
                                   struct mono now)
 {
@@ -317,7 +317,7 @@ struct place *admission_memory_victim(const struct admission *a,
     return worst;
 }
 
-/* ---- coming and going ----------------------------------------------------------------------- */
+/* ---- places --------------------------------------------------------------------------------- */
 
 static uint64_t free_places(const struct admission *a, const struct admission_limits *limits,
                             bool trusted)
@@ -329,7 +329,7 @@ static uint64_t free_places(const struct admission *a, const struct admission_li
     return trusted || all < strangers ? all : strangers;
 }
 
-/* What one network may hold now. */
+/* Returns the number of places that one network may hold now. */
 static uint64_t allowance(const struct admission_limits *limits, uint64_t free)
 {
     uint64_t allowed;
@@ -341,7 +341,7 @@ static uint64_t allowance(const struct admission_limits *limits, uint64_t free)
     return allowed < 1 ? 1 : allowed;
 }
 
-/* Not without a victim. */
+/* Admits a newcomer of this cost if the victim's cost is higher. */
 static struct admission_answer replace(enum admission_limit limit, struct place *victim,
                                        double cost, struct mono now)
 {
@@ -440,17 +440,12 @@ void admission_delivered(struct place *place, struct mono now)
     }
 }
 
-uint64_t admission_address_places(const struct place *place)
-{
-    return place->address == NULL ? 1 : place->address->places;
-}
-
 uint64_t admission_network_places(const struct place *place)
 {
     return place->network == NULL ? 1 : place->network->places;
 }
 
-/* ---- life ----------------------------------------------------------------------------------- */
+/* ---- begin and end -------------------------------------------------------------------------- */
 
 void admission_init(struct admission *a)
 {

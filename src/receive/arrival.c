@@ -9,7 +9,7 @@
 #include "mem.h"
 #include "route.h"
 
-/* Of a complaint about a peer to ask. */
+/* Maximum length of an error of callout_target_of. */
 #define ERROR_MAX 1000
 
 void arrival_begin(struct arrival *a, struct rule_set *set, bool filtered)
@@ -38,11 +38,12 @@ void arrival_drop(struct arrival *a)
 
 static struct server_reply reply_of(unsigned code, const char *status, struct arrival_words *words)
 {
-    (void)snprintf(words->status, sizeof words->status, "%s", status); /* the same size */
+    (void)snprintf(words->status, sizeof words->status, "%s", status); /* sizes are equal */
     return (struct server_reply){code, words->status, buf_slice(words->text)};
 }
 
-/* Client and sender are the same for all recipients, and what their rules do is done once. */
+/* Applies the rules of client and sender once for a message: both are equal for all its
+ * recipients. */
 static void ask_client(struct arrival *a, const struct conf *conf,
                        const struct arrival_client *client, struct slice sender,
                        struct arrival_words *words)
@@ -170,7 +171,7 @@ struct server_reply arrival_end(struct arrival *a, const struct conf *conf, cons
 
 /* ---- the envelope --------------------------------------------------------------------------- */
 
-/* Which addresses there are, by their lower case. */
+/* Addresses of the envelope, in lower case. */
 struct seen {
     UT_hash_handle hh;
     char address[];
@@ -211,8 +212,8 @@ struct envelope {
     struct seen *seen;
 };
 
-/* One more, unless it is there. Its sender is told when it fails, as of any other (Postfix: the
- * same). */
+/* Adds a recipient, unless its address exists. Its failure is reported to the sender like that of
+ * any recipient, as in Postfix. */
 static void add_copy(struct envelope *e, struct slice address)
 {
     if (address.len == 0 || !is_new(&e->seen, address)) {
@@ -236,7 +237,7 @@ static void add_from_table(struct envelope *e, const struct arrival *a, enum tab
     }
 }
 
-/* Copies of copies are not made: what was added is not asked for again. */
+/* Adds the automatic copies. A copy itself gets no copies. */
 static void add_copies(struct envelope *e, const struct arrival *a, const struct conf *conf,
                        struct slice sender)
 {
@@ -256,7 +257,8 @@ static void add_copies(struct envelope *e, const struct arrival *a, const struct
     forget_seen(&e->seen);
 }
 
-/* "transport:nexthop", also where the parameter may be a transport alone. */
+/* Returns the first target of a recipient, "transport:nexthop"; empty: none. A parameter may have
+ * the transport alone. */
 static struct slice target_of(const struct arrival *a, const struct conf *conf, struct slice rcpt)
 {
     const char *filter = a->ruling.filter != NULL ? a->ruling.filter : conf->content_filter;
@@ -310,7 +312,7 @@ struct slice arrival_rules(struct arrival *a)
         const struct ruling_note *n = &a->ruling.notes[i];
 
         (void)buf_addf(&a->rules, "%s%s%s%s (%s)", i > 0 ? "; " : "", action_name(n->kind),
-                       n->text[0] != '\0' ? " " : "", n->text, n->rule); /* those that fit */
+                       n->text[0] != '\0' ? " " : "", n->text, n->rule); /* or is cut */
     }
     return buf_slice(&a->rules);
 }
@@ -334,4 +336,21 @@ void arrival_log(const struct arrival *a, const char *id, const char *client, co
         log_warning("%s: %u more actions of rules, beyond the limits of a message", id,
                     a->ruling.notes_dropped);
     }
+}
+
+bool arrival_use_rules(const struct role *role, struct rule_set **rules)
+{
+    struct rule_set *fresh;
+    struct buf error;
+
+    buf_init(&error, LOG_LINE_MAX);
+    fresh = rule_set_new(role->tables_fd, role->conf, &error);
+    if (fresh == NULL) {
+        log_error("rules: %s", buf_cstr(&error));
+    } else {
+        rule_set_unref(*rules);
+        *rules = fresh;
+    }
+    buf_fini(&error);
+    return fresh != NULL;
 }

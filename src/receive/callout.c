@@ -5,8 +5,8 @@
  *                                           ^                ^         |
  *                                         (LHLO, EHLO)       +- RSET <-+ after CALLOUT_RCPTS_MAX
  *
- * Any trouble frees it. In IDLE that is the end of it; elsewhere all questions to the peer are
- * unsure, and it is paused.
+ * Any fault frees the connection. Outside IDLE, a fault also makes all questions to the peer
+ * unsure, and pauses the peer.
  */
 #include "callout.h"
 
@@ -30,9 +30,9 @@ TAILQ_HEAD(questions, callout_question);
 
 struct callout_question {
     struct peer *peer;
-    struct questions *in; /* the list that it is in; NULL: a connection has it */
+    struct questions *in; /* list that contains the question; NULL: a connection has it */
     TAILQ_ENTRY(callout_question) next;
-    callout_done *done; /* NULL: forgotten while a connection has it */
+    callout_done *done; /* NULL: forgotten while a connection has the question */
     void *arg;
     char address[ADDRESS_MAX + 1];
 };
@@ -41,13 +41,13 @@ struct connection {
     struct peer *peer;
     LIST_ENTRY(connection) next;
     enum connection_state state;
-    uint64_t token; /* in SOCKET */
+    uint64_t token; /* token of the hub, in SOCKET */
     struct stream *stream;
     struct reply reply;
     struct buf out;
     bool utf8; /* the peer offers SMTPUTF8 */
     unsigned rcpts;
-    struct callout_question *question; /* owned; in RCPT */
+    struct callout_question *question; /* question of this RCPT, in RCPT; owned */
 };
 
 struct peer {
@@ -74,12 +74,12 @@ struct callouts {
     struct callout_limits limits;
     char *hostname;
     LIST_HEAD(, peer) peers;
-    unsigned waiting; /* questions of all peers that no connection has */
+    unsigned waiting; /* number of questions of all peers that no connection has */
     struct cached *cache;
-    TAILQ_HEAD(cached_list, cached) order; /* the oldest first */
+    TAILQ_HEAD(cached_list, cached) order; /* oldest first */
 };
 
-/* ---- answers that are remembered ------------------------------------------------------------- */
+/* ---- cached answers -------------------------------------------------------------------------- */
 
 #define KEY_MAX (MILTER_ADDRESS_MAX + ADDRESS_MAX + 1)
 
@@ -164,7 +164,7 @@ static void connection_free(struct connection *c)
     mem_free(c);
 }
 
-/* A question is answered and gone. */
+/* Frees a question and calls its `done`. */
 static void answer(struct callout_question *q, enum callout_result result)
 {
     callout_done *done = q->done;
@@ -179,7 +179,7 @@ static void answer(struct callout_question *q, enum callout_result result)
     }
 }
 
-/* The peer can't be asked now. */
+/* Frees the connection, pauses the peer, and makes all its questions unsure. */
 static void fail(struct connection *c, const char *why)
 {
     struct peer *p = c->peer;
@@ -224,7 +224,7 @@ static void say_mail(struct connection *c)
     say(c, MAIL);
 }
 
-/* In IDLE: take the next question. */
+/* Sends the next question, or makes the connection idle. */
 static void go_on(struct connection *c)
 {
     struct callout_question *q = TAILQ_FIRST(&c->peer->waiting);
@@ -263,11 +263,11 @@ static void rcpt_answered(struct connection *c)
         log_info("callout to %s: <%s>: %.*s", c->peer->target.text, q->address,
                  SLICE_ARGS(reply_text(&c->reply)));
     }
-    go_on(c); /* the answer may bring another question, which finds it busy or idle */
+    go_on(c); /* before the answer, which may bring another question */
     answer(q, result);
 }
 
-/* A reply is complete. False: the connection is gone. */
+/* Handles a complete reply. Returns false if the connection was freed. */
 static bool step(struct connection *c)
 {
     const unsigned class = c->reply.code / 100;
@@ -313,7 +313,7 @@ static void take_input(struct connection *c)
         if (in.len == 0) {
             return;
         }
-        if (c->state == IDLE) { /* 421: it has had enough of us */
+        if (c->state == IDLE) { /* 421: the peer ends the session */
             connection_free(c);
             return;
         }
@@ -327,7 +327,8 @@ static void take_input(struct connection *c)
             fail(c, "it speaks no SMTP");
             return;
         }
-        /* Each command is sent once the one before is answered, so there can be no more yet. */
+        /* Each command is sent after the reply to the previous one, so further input breaks the
+         * protocol. */
         if (event == REPLY_DONE && stream_input(c->stream).len > 0) {
             fail(c, "it speaks without being asked");
             return;
@@ -363,7 +364,7 @@ static void on_stream(void *arg, struct stream *stream, enum stream_event event)
         (void)snprintf(why, sizeof why, "%s",
                        event == STREAM_DEADLINE ? "timeout: callout_timeout"
                        : event == STREAM_END    ? "it has closed the connection"
-                                                : stream_error(stream)); /* cut at worst */
+                                                : stream_error(stream)); /* or is cut */
         fail(c, why);
         return;
     case STREAM_SECURED:
@@ -378,9 +379,9 @@ static void on_socket(void *arg, int fd, uint32_t addresses, struct slice error)
     char why[300];
 
     (void)addresses;
-    c->state = CONNECT; /* no question to the parent is open */
+    c->state = CONNECT; /* no question to the parent is open now */
     if (fd < 0) {
-        (void)snprintf(why, sizeof why, "%.*s", SLICE_ARGS(error)); /* cut at worst */
+        (void)snprintf(why, sizeof why, "%.*s", SLICE_ARGS(error)); /* or is cut */
         fail(c, why);
         return;
     }
@@ -422,7 +423,7 @@ static struct peer *find_peer(struct callouts *all, const struct callout_target 
     return p;
 }
 
-/* See to it that a connection takes the first question that waits. */
+/* Makes a connection take the first waiting question: an idle or a new one, if there is room. */
 static void dispatch(struct peer *p)
 {
     struct connection *c;
@@ -478,7 +479,7 @@ void callouts_forget(struct callout_question *q)
     if (q == NULL) {
         return;
     }
-    if (q->in == NULL) { /* the reply comes and is remembered */
+    if (q->in == NULL) { /* the reply will still be cached */
         q->done = NULL;
         return;
     }
@@ -489,7 +490,7 @@ void callouts_forget(struct callout_question *q)
     mem_free(q);
 }
 
-/* ---- all of them ---------------------------------------------------------------------------- */
+/* ---- all callouts --------------------------------------------------------------------------- */
 
 struct callouts *callouts_new(struct filter_hub *hub)
 {

@@ -6,12 +6,13 @@
 #include "mem.h"
 #include "nexthop.h"
 
-/* Of a value, unfolded: more than the longest name, so that a longer one is refused. */
+/* Maximum bytes of an unfolded value; more than the longest name, so that a longer name is
+ * refused. */
 #define VALUE_MAX 1000
-/* The words of Precedence, and a comment behind them. */
+/* Maximum bytes of Precedence: a word and a comment. */
 #define PRECEDENCE_MAX 40
 
-/* The numbers of the fields in the scanner. */
+/* Numbers of the fields in the scanner. */
 enum { FIELD_LIST_UNSUBSCRIBE, FIELD_LIST_ID, FIELD_PRECEDENCE, FIELD_CLASS_HEADER };
 
 void classify_begin(struct classify *c, const struct conf *conf)
@@ -38,7 +39,7 @@ void classify_drop(struct classify *c)
     c->class_header = NULL;
 }
 
-/* `bulk`, perhaps with a comment or parameters behind it. */
+/* Is the value a word for bulk mail, perhaps with a comment or parameters after it? */
 static bool is_bulk_precedence(struct slice value)
 {
     static const char *const words[] = {"bulk", "list", "junk"};
@@ -84,7 +85,7 @@ static struct slice class_of_listener(const struct conf *conf, const char *url,
 {
     struct slice given = listen_options_of(&conf->listen, url).class_name, name = slice_of(NULL, 0);
 
-    (void)class_name_parse(given, room, &name); /* conf_load checked it; none: empty */
+    (void)class_name_parse(given, room, &name); /* conf_load checked it; empty without a class */
     return name;
 }
 

@@ -2,12 +2,13 @@
 
 #include <math.h>
 
-/* What a weight of 1/2 every CLIENT_PACE_HALF_US adds up to: CLIENT_PACE_HALF_US / ln 2. */
+/* Limit of the weighted time: the integral of a weight that halves every CLIENT_PACE_HALF_US, which
+ * is CLIENT_PACE_HALF_US / ln 2. */
 #define RECENT_MAX_US ((double)CLIENT_PACE_HALF_US / 0.69314718)
-/* Less is not worth measuring, and nothing is divided by 0. */
+/* Minimum divisor of a rate. */
 #define LEAST_US US_PER_MS
 
-/* The pace with all that has been waited until now. */
+/* Returns the pace with the time waited until `now`. */
 static struct client_pace settled(const struct client_pace *p, struct mono now)
 {
     struct client_pace result = *p;

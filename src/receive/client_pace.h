@@ -1,18 +1,18 @@
 /*
- * How fast a client has been of late, to choose between clients when there are too many.
+ * Recent speed of a client, to choose between clients when there are too many.
  *
- * Time counts only while it is the client's turn: what it waits for us is not its fault. Its pace
- * is
+ * Time counts only while the server waits for the client, never while the client waits for the
+ * server. The pace is
  *
- *     CLIENT_PACE_CREDIT bytes / the time it was waited for since its last message
- *   + its bytes of late / the time it was waited for of late
+ *     CLIENT_PACE_CREDIT bytes / the time waited for the client since its last message
+ *   + its recent bytes / the recent time waited for the client
  *
- * So a client that has just come, or has just delivered, is fast; one that keeps us waiting gets
- * slower with every moment; one that sends steadily keeps its rate, however long it takes. Bytes
- * "of late" lose half their weight every CLIENT_PACE_HALF_US, so that much content at once does not
- * pay for a long drip.
+ * So a client that has just connected, or has just delivered, is fast. A client that keeps the
+ * server waiting gets slower with every moment. A client that sends steadily keeps its rate,
+ * however long the message takes. Recent bytes and times lose half their weight every
+ * CLIENT_PACE_HALF_US, so one large burst does not pay for a long drip.
  *
- * A plain value: embed it. Fields are private to client_pace.c.
+ * A plain value: embed it. Its fields are private to client_pace.c.
  */
 #ifndef RECEIVE_CLIENT_PACE_H
 #define RECEIVE_CLIENT_PACE_H
@@ -22,36 +22,36 @@
 
 #include "times.h"
 
-#define CLIENT_PACE_CREDIT  1000 /* bytes; about what it takes to say a transaction */
+#define CLIENT_PACE_CREDIT  1000 /* bytes; about the size of the commands of a transaction */
 #define CLIENT_PACE_HALF_US (8 * US_PER_S)
 
 struct client_pace {
-    struct mono since; /* its turn since; MONO_NEVER: it is ours */
-    int64_t waited_us; /* since its last message, until `since` */
-    double recent_us;  /* of late, likewise, with their weights */
+    struct mono since; /* begin of the client's turn; MONO_NEVER: the server's turn */
+    int64_t waited_us; /* time waited since the last message, up to `since` */
+    double recent_us;  /* recent time and bytes, weighted */
     double recent_bytes;
 };
 
-/* A client whose turn it is from now on, and that has been waited for so long already. */
+/* Begins with the client's turn, and with `waited_us` as time already waited. */
 void client_pace_begin(struct client_pace *p, struct mono now, int64_t waited_us);
 
-/* From now on it is the client's turn, or ours. No effect when it was before. */
+/* Begins the client's turn (wait) or the server's turn (rest). No effect during that turn. */
 void client_pace_wait(struct client_pace *p, struct mono now);
 void client_pace_rest(struct client_pace *p, struct mono now);
 
-/* The client has sent so many bytes. */
+/* Counts bytes that the client has sent. */
 void client_pace_add(struct client_pace *p, struct mono now, uint64_t bytes);
 
-/* It has delivered a message. */
+/* Resets the time waited, as the client has delivered a message. */
 void client_pace_delivered(struct client_pace *p, struct mono now);
 
 /* Is it the client's turn? */
 bool client_pace_waits(const struct client_pace *p);
 
-/* How long it was waited for since its last message. */
+/* Returns the time waited for the client since its last message. */
 int64_t client_pace_waited_us(const struct client_pace *p, struct mono now);
 
-/* Bytes per second. */
+/* Returns the pace in bytes per second. */
 double client_pace_rate(const struct client_pace *p, struct mono now);
 
 #endif

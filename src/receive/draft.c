@@ -9,18 +9,17 @@
 #include "check.h"
 #include "mem.h"
 
-/* Content goes to the memfd as it comes, but for smaller pieces than this, which are gathered: a
- * peer that sends lines of one dot makes the scanner hand out single bytes, and they must not cost
- * a system call each. */
+/* Minimum bytes of a write to the memfd; smaller pieces are collected. A peer that sends lines of
+ * one dot makes the scanner emit single bytes, which must not cost a system call each. */
 #define WRITE_MIN 8192
-/* Of content that is looked at for the end of its header. */
+/* Maximum bytes that are searched at once for the end of the header. */
 #define PIECE_SIZE 65536
 
-/* In front of each address in the envelope; not aligned, so it is copied in and out. */
+/* Record before each address in the envelope. It is not aligned, so it is copied in and out. */
 struct record {
     uint32_t notify;
     uint16_t address_len;
-    uint16_t extra_len; /* of ENVID or ORCPT */
+    uint16_t extra_len; /* length of ENVID or ORCPT */
 };
 
 _Static_assert(ADDRESS_MAX <= UINT16_MAX && DSN_ORCPT_MAX <= UINT16_MAX, "lengths fit a record");
@@ -40,7 +39,7 @@ void draft_init(struct draft *d, struct draft_budget *budget, uint64_t inline_ma
     buf_init(&d->header, DRAFT_HEADER_MAX + DRAFT_INLINE_MAX + PIECE_SIZE);
 }
 
-/* Everything but the charge. */
+/* Releases all memory; keeps the charge. */
 static void release(struct draft *d)
 {
     buf_fini(&d->envelope);
@@ -111,7 +110,7 @@ static bool add_record(struct draft *d, struct slice address, struct slice extra
     return buf_add(&d->envelope, extra) || fail(d);
 }
 
-/* Take the record at the front of *rest. */
+/* Removes the record at the front of *rest and returns it in *ret. */
 static void take_record(struct slice *rest, struct wire_rcpt *ret)
 {
     struct record record;
@@ -164,7 +163,7 @@ static bool write_bytes(struct draft *d, struct slice bytes)
     return true;
 }
 
-/* Move what is in memory to the memfd. */
+/* Moves the content in memory to the memfd. */
 static bool write_out(struct draft *d)
 {
     if (!write_bytes(d, buf_slice(&d->content))) {
@@ -174,7 +173,7 @@ static bool write_out(struct draft *d)
     return true;
 }
 
-/* Nothing else was added since. */
+/* `last_rcpt` is valid, as the recipient is the last record. */
 void draft_undo_rcpt(struct draft *d)
 {
     if (!d->failed) {
@@ -195,8 +194,8 @@ void draft_keep_header(struct draft *d)
 
 static bool add_body(struct draft *d, struct slice bytes);
 
-/* Everything goes to `header` until the first line behind it is seen to be none of its fields; what
- * was taken too much is the body's. */
+/* Adds bytes to `header`. After the first line that is no field, moves that line and the rest to
+ * the body. */
 static bool add_to_header(struct draft *d, struct slice bytes)
 {
     struct slice rest = bytes, ignored;
@@ -205,12 +204,12 @@ static bool add_to_header(struct draft *d, struct slice bytes)
     char *body;
     bool ok;
 
-    while (rest.len > 0 && !d->scanner.facts.header_ended) { /* by lines: not to scan the body */
+    while (rest.len > 0 && !d->scanner.facts.header_ended) { /* line by line, to scan no body */
         size_t line = slice_find(rest, '\n') + 1;
 
         line = line < rest.len ? line : rest.len;
         (void)content_feed(&d->scanner, slice_of(rest.ptr, line), &used,
-                           &ignored); /* counted: never says "end" */
+                           &ignored); /* counted: reports no end */
         rest = slice_skip(rest, used);
     }
     header_bytes = d->scanner.facts.header_bytes;
@@ -283,7 +282,7 @@ bool draft_finish(struct draft *d)
         struct slice header = buf_slice(&d->header);
 
         content_finish(&d->scanner);
-        if (d->scanner.facts.header_bytes < header.len) { /* the last line was none of its fields */
+        if (d->scanner.facts.header_bytes < header.len) { /* the last line is no field */
             CHECK(buf_add(&d->content, slice_skip(header, (size_t)d->scanner.facts.header_bytes)));
             buf_truncate(&d->header, (size_t)d->scanner.facts.header_bytes);
         }
@@ -295,7 +294,7 @@ bool draft_finish(struct draft *d)
         return false;
     }
     buf_fini(&d->content);
-    /* The offset travels with the descriptor. */
+    /* The receiver gets the descriptor with its offset. */
     return (lseek(d->fd, 0, SEEK_SET) == 0 &&
             fcntl(d->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) ==
                 0) ||
@@ -332,14 +331,14 @@ void draft_submit(struct draft *d, struct channel *ch, struct wire_submit *m)
         m->rcpt_count = d->rcpts;
     }
     if (d->apart) {
-        CHECK(buf_add(&d->header, buf_slice(&d->content))); /* the sum of both limits is its */
+        CHECK(buf_add(&d->header, buf_slice(&d->content))); /* its limit is the sum of both */
         buf_fini(&d->content);
     }
     m->content = buf_slice(d->apart ? &d->header : &d->content);
     m->fd_size = d->fd_size;
     wire_put_submit(ch, m, d->fd);
     mem_free(rcpts);
-    d->fd = -1; /* the channel's */
+    d->fd = -1; /* the channel owns it */
     buf_fini(&d->content);
     buf_fini(&d->header);
 }
@@ -403,7 +402,8 @@ struct slice draft_header(const struct draft *d)
     return buf_slice(&d->header);
 }
 
-/* Is there an empty line before the body? A memfd has all of the body, and memory nothing then. */
+/* Returns the length of the empty line before the body, or 0. Either the memfd has the whole body,
+ * or memory has it. */
 static uint64_t body_start(const struct draft *d)
 {
     char start[2];
@@ -451,16 +451,15 @@ bool draft_set_header(struct draft *d, struct slice header)
     give_back(d, buf_len(&d->header));
     buf_clear(&d->header);
     CHECK(buf_add(&d->header, header)); /* within DRAFT_HEADER_MAX */
-    /* Content that has lines of a body right behind its header, or had none, gets the line that
-     * parts them. */
+    /* Add the empty line if it is missing and a body follows, or if the header was empty before. */
     if (body_start(d) == 0 && (had_none || draft_body_size(d) > 0)) {
         (void)buf_add(&d->header, empty_line); /* there is room */
     }
     return true;
 }
 
-/* The envelope anew, without the recipients of this address, and with this sender unless it is
- * NULL. */
+/* Builds the envelope again, without the recipients `*without`, and with sender `*sender`. NULL
+ * changes nothing. Sets *ret_removed to the number of recipients removed. */
 static bool rewrite(struct draft *d, const struct slice *sender, const struct slice *without,
                     uint32_t *ret_removed)
 {
@@ -501,7 +500,7 @@ uint32_t draft_remove_rcpt(struct draft *d, struct slice address)
     uint32_t removed = 0;
 
     if (!d->failed) {
-        (void)rewrite(d, NULL, &address, &removed); /* a draft that fails is found so */
+        (void)rewrite(d, NULL, &address, &removed); /* a failed draft shows later */
     }
     return removed;
 }
@@ -518,7 +517,7 @@ void draft_move_body(struct draft *d, struct draft *from)
     d->content = from->content;
     d->fd = from->fd;
     d->fd_size = from->fd_size;
-    d->charged += from->charged; /* that of the old body is given back with the draft */
+    d->charged += from->charged; /* the charge of the old body ends with the draft */
     from->charged = 0;
     from->fd = -1;
     buf_init(&from->content, DRAFT_INLINE_MAX + WRITE_MIN);

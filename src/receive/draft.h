@@ -1,22 +1,20 @@
 /*
- * A message while it is being received: the envelope, and the content as far as it has come.
+ * A message that is being received: its envelope, and the content received so far.
  *
- * Content stays in memory up to a limit and moves to a memfd beyond it, which is sealed before it
- * is handed over, so that the receiver may read it without a copy of its own. Either way it is
- * memory: all drafts of a process are charged to one budget, and a draft that would exceed it
- * fails. A failed draft has released everything it held and stays failed until the next
- * draft_begin.
+ * Content stays in memory up to a limit and moves to a memfd beyond it. The memfd is sealed before
+ * it is passed on, so that the receiver may read it without a copy. Both are memory: all drafts of
+ * a process are charged to one budget, and a draft that would exceed it fails. A failed draft has
+ * released all its memory and stays failed until the next draft_begin.
  *
  *   draft_begin --> draft_add_rcpt ... --> draft_add_content ... --> draft_finish -+
  *                                                                                  v
  *                                      draft_drop <-- draft_submit <-- filters change it
  *
- * Where filters are to see a message its header section is kept apart from the body
- * (draft_keep_header): it can be exchanged then, and the body, which may be large, stays where it
- * is.
+ * For filters the header section is kept apart from the body (draft_keep_header), so that a filter
+ * can replace it while the body, which may be large, stays in place.
  *
- * What was submitted is charged until draft_drop: it waits in a channel or in the queue process.
- * Embed it; fields are private to draft.c.
+ * A submitted draft is charged until draft_drop, because its content waits in a channel or in the
+ * queue process. Embed the struct; its fields are private to draft.c.
  */
 #ifndef RECEIVE_DRAFT_H
 #define RECEIVE_DRAFT_H
@@ -29,14 +27,14 @@
 #include "slice.h"
 #include "wire.h"
 
-/* Bytes of all addresses and their parameters. */
+/* Maximum bytes of all addresses and their parameters. */
 #define DRAFT_ENVELOPE_MAX (16u << 20)
-/* The most that `inline_max` may be: envelope and content share a frame. */
+/* Maximum of `inline_max`: envelope and content share a frame. */
 #define DRAFT_INLINE_MAX (8u << 20)
-/* Bytes of a header section that is kept apart. */
+/* Maximum bytes of a header section that is kept apart. */
 #define DRAFT_HEADER_MAX (4u << 20)
 
-/* Shared by all drafts of a process. */
+/* Memory limit that all drafts of a process share. */
 struct draft_budget {
     uint64_t max;  /* bytes */
     uint64_t used; /* 0..max */
@@ -44,81 +42,83 @@ struct draft_budget {
 
 struct draft {
     struct draft_budget *budget; /* borrowed */
-    uint64_t inline_max;         /* content in memory */
+    uint64_t inline_max;         /* maximum bytes of content in memory */
     uint64_t charged;            /* this draft's share of budget->used */
-    struct buf envelope;         /* records: the sender with ENVID, then recipients with ORCPT */
-    struct buf content;          /* all of it, or what has not gone to the memfd yet */
+    struct buf envelope;         /* records: sender with ENVID, then recipients with ORCPT */
+    struct buf content;          /* all content, or content not yet written to the memfd */
     int fd;                      /* memfd, or -1 */
-    uint64_t fd_size;            /* written to it */
-    size_t last_rcpt;            /* where its record begins in `envelope` */
+    uint64_t fd_size;            /* bytes in the memfd */
+    size_t last_rcpt;            /* offset of the last recipient's record in `envelope` */
     uint32_t rcpts;
-    uint64_t held; /* of the charge: see draft_hold */
+    uint64_t held; /* charged bytes of draft_hold */
     bool failed;
-    bool apart;             /* the header section is in `header` */
-    struct buf header;      /* with the line end of its last field, without the empty line */
-    struct content scanner; /* finds its end */
+    bool apart;             /* true if `header` has the header section */
+    struct buf header;      /* header section up to its last line end, without the empty line */
+    struct content scanner; /* finds the end of the header section */
 };
 
 void draft_init(struct draft *d, struct draft_budget *budget, uint64_t inline_max);
 
-/* Release all that is held, and the charge. Fine at any time, also twice. */
+/* Releases all memory and the charge. May be called at any time, also twice. */
 void draft_drop(struct draft *d);
 
-/* These are false when the draft has failed now or before. */
+/* Returns false if the draft has failed now or before, as do the next two functions. */
 bool draft_begin(struct draft *d, struct slice sender, struct slice envid);
 bool draft_add_rcpt(struct draft *d, struct slice address, struct slice orcpt, uint32_t notify);
 bool draft_add_content(struct draft *d, struct slice bytes);
 
-/* Take the last recipient back. */
+/* Removes the last recipient. */
 void draft_undo_rcpt(struct draft *d);
 
-/* Keep the header section apart from the body. After draft_begin, before any content. */
+/* Keeps the header section apart from the body. Call it after draft_begin, before any content. */
 void draft_keep_header(struct draft *d);
-/* Charge memory that the caller holds for this message, until draft_drop. */
+/* Charges memory that the caller holds for this message, until draft_drop. Returns false if the
+ * draft has failed. */
 bool draft_reserve(struct draft *d, uint64_t bytes);
 
-/* So many bytes of content are kept for this draft elsewhere, and are charged to it. False like the
- * above. */
+/* Sets the number of bytes of content that the caller keeps for this draft, and charges them.
+ * Returns false if the draft has failed. */
 bool draft_hold(struct draft *d, uint64_t bytes);
 
-/* All content has come: seal it. False like the above. */
+/* Ends the content and seals it. Returns false if the draft has failed. */
 bool draft_finish(struct draft *d);
 
-/* The recipients, in an array of mem_array that points into the draft. */
+/* Returns the recipients in an array of mem_array, whose slices point into the draft. */
 struct wire_rcpt *draft_envelope(const struct draft *d);
 
-/* Send it as WIRE_SUBMIT. Sender, envelope id, content, and the recipients where m->rcpts is NULL,
- * are filled in here, the other fields of *m are the caller's. Only after a successful
- * draft_finish. The content is gone then, the envelope stays until draft_drop. */
+/* Sends a finished draft as WIRE_SUBMIT. Fills in sender, envelope id, content, and the recipients
+ * if m->rcpts is NULL; the caller sets the other fields of *m. The draft keeps its envelope until
+ * draft_drop, but no content. */
 void draft_submit(struct draft *d, struct channel *ch, struct wire_submit *m);
 
-/* Until the envelope changes: the sender, the number of recipients, the first of them (empty when
- * there is none). */
+/* Returns the sender; the next two return the number of recipients and the first recipient (empty
+ * without one). The slices are valid until the envelope changes. */
 struct slice draft_sender(const struct draft *d);
 uint32_t draft_rcpts(const struct draft *d);
 struct slice draft_first_rcpt(const struct draft *d);
 
-/* The address of recipient *at, which begins at 0; false behind the last. */
+/* Returns the address of the recipient at *at, and advances *at, which begins at 0. False after the
+ * last recipient. */
 bool draft_next_rcpt(const struct draft *d, size_t *at, struct slice *ret_address);
 
-/* ---- what filters change, after draft_finish of a draft that keeps its header apart ---------- */
+/* ---- changes by filters, after draft_finish of a draft that keeps its header apart ---------- */
 
 struct slice draft_header(const struct draft *d);
 
-/* The body without the empty line before it: its size, and up to `size` bytes of it from `offset`.
- * How many there were; 0 at its end. */
+/* Returns the size of the body without the empty line before it. draft_read_body copies up to
+ * `size` bytes of that body from `offset`, and returns their number; 0 at the end. */
 uint64_t draft_body_size(const struct draft *d);
 size_t draft_read_body(const struct draft *d, uint64_t offset, char *to, size_t size);
 
-/* These are false when the draft has failed, as above. */
+/* Returns false if the draft has failed now or before, as does the next function. */
 bool draft_set_header(struct draft *d, struct slice header);
 bool draft_set_sender(struct draft *d, struct slice sender);
 
-/* How many recipients were removed that have this address. */
+/* Removes all recipients with this address. Returns their number. */
 uint32_t draft_remove_rcpt(struct draft *d, struct slice address);
 
-/* The content of `from`, a finished draft of the same budget that has no envelope, is the body of
- * `d` in place of its own. `from` is as after draft_drop then. */
+/* Replaces the body of `d` by the content of `from`, a finished draft of the same budget without an
+ * envelope. Leaves `from` as after draft_drop. */
 void draft_move_body(struct draft *d, struct draft *from);
 
 #endif

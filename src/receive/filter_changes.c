@@ -7,10 +7,10 @@
 
 #define HOLD_MAX     1000
 #define ENVELOPE_MAX (FILTER_CHANGES_MAX * (ADDRESS_MAX + 8u))
-/* A new body is converted and kept in pieces of this size. */
+/* Size of the pieces in which a new body is converted and stored. */
 #define PIECE_SIZE 32768u
 
-/* In front of each address in `envelope`; not aligned. */
+/* Record before each address in `envelope`; not aligned. */
 struct record {
     uint16_t change; /* enum milter_change */
     uint16_t len;
@@ -64,7 +64,7 @@ static enum filter_change_result take_header(struct filter_changes *c, const str
     return ok ? FILTER_CHANGE_OK : bad(ret_why, "it changes too much of the header");
 }
 
-/* Any address that a client could have given; <> as a sender. */
+/* Stores an address. Any address that a client could send is valid, and <> as a sender. */
 static enum filter_change_result take_address(struct filter_changes *c,
                                               const struct milter_event *e, const char **ret_why)
 {
@@ -101,7 +101,7 @@ static enum filter_change_result take_body(struct filter_changes *c, struct slic
 
     if (!c->has_body) {
         c->has_body = true;
-        result = add_body(c, SLICE("\r\n"), ret_why); /* the empty line before it */
+        result = add_body(c, SLICE("\r\n"), ret_why); /* empty line before it */
     }
     look_for_8bit(c, piece);
     buf_init(&wire, 2 * PIECE_SIZE + 1);
@@ -193,7 +193,7 @@ static bool apply_header(struct filter_changes *c)
     }
     buf_init(&header, DRAFT_HEADER_MAX);
     ok = header_edit_put(c->edit, &header);
-    header_edit_free(c->edit); /* it points into the old one */
+    header_edit_free(c->edit); /* borrows the old header */
     c->edit = NULL;
     ok = ok && draft_set_header(c->draft, buf_slice(&header));
     buf_fini(&header);

@@ -1,10 +1,10 @@
 /*
- * What one filter wants to have changed in one message: gathered while it speaks, applied as a
- * whole when its verdict lets the message pass, and dropped when it does not, or fails.
+ * Changes that one filter requests for one message. They are collected while the filter sends them,
+ * applied together when its verdict lets the message pass, and dropped otherwise.
  *
- * What a filter says is input: an address that is none, more changes than fit or a body that is
- * larger than message_size_limit is a failure of the filter. A new body gets CRLF line ends. It is
- * in memory beside the old one until it is applied, charged to the same budget.
+ * Requests of a filter are untrusted input: an invalid address, too many changes, or a body larger
+ * than message_size_limit are a failure of the filter. A new body gets CRLF line ends. Until it is
+ * applied, it is in memory next to the old body and charged to the same budget.
  */
 #ifndef RECEIVE_FILTER_CHANGES_H
 #define RECEIVE_FILTER_CHANGES_H
@@ -18,41 +18,41 @@
 #include "line_ends.h"
 #include "milter.h"
 
-/* Recipients that are added or removed, senders, and reasons to hold; as many as one message may
- * have changes of its header. */
+/* Maximum number of changes except those of the body; equal to the maximum of changes of one
+ * header. */
 #define FILTER_CHANGES_MAX HEADER_EDIT_CHANGES_MAX
 
-/* Zeroed and after filter_changes_drop there are none. */
+/* Zeroed and after filter_changes_drop the struct is empty. */
 struct filter_changes {
-    struct draft *draft;      /* borrowed; NULL: nothing was begun */
-    struct header_edit *edit; /* NULL: not of the header. Borrows the draft's header */
+    struct draft *draft;      /* borrowed; NULL: not begun */
+    struct header_edit *edit; /* changes of the header, borrows the draft's header; NULL: none */
     struct buf envelope;      /* records of recipients and senders, in order */
-    struct buf hold;          /* the reason; empty: do not hold */
-    struct draft body;        /* the new one, when has_body */
+    struct buf hold;          /* reason to put on hold; empty: none */
+    struct draft body;        /* new body, if has_body */
     struct line_ends line_ends;
     uint64_t body_max;
     uint32_t count;
     bool has_body;
-    bool has_8bit; /* something that was added has */
+    bool has_8bit; /* true if added text has 8-bit characters */
 };
 
-/* Begin for this message, a finished draft that keeps its header apart. */
+/* Begins the changes of a message: a finished draft that keeps its header apart. */
 void filter_changes_begin(struct filter_changes *c, struct draft *draft, uint64_t inline_max,
                           uint64_t body_max);
 void filter_changes_drop(struct filter_changes *c);
 
 enum filter_change_result {
     FILTER_CHANGE_OK,
-    FILTER_CHANGE_BAD,       /* *ret_why: static text */
-    FILTER_CHANGE_NO_MEMORY, /* ours */
+    FILTER_CHANGE_BAD,       /* fault of the filter; *ret_why is static text */
+    FILTER_CHANGE_NO_MEMORY, /* our memory is short */
 };
 
-/* Take an event of type MILTER_CHANGED. */
+/* Collects an event of type MILTER_CHANGED. */
 enum filter_change_result filter_changes_take(struct filter_changes *c,
                                               const struct milter_event *event,
                                               const char **ret_why);
 
-/* Change the draft. Afterwards there is nothing in *c but has_8bit and hold, until the next
+/* Applies the changes to the draft. Afterwards *c keeps only has_8bit and hold, until the next
  * begin. */
 enum filter_change_result filter_changes_apply(struct filter_changes *c, const char **ret_why);
 

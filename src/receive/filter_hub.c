@@ -84,7 +84,7 @@ bool filter_hub_frame(struct filter_hub *hub, const struct frame *frame)
     q = find(hub, m.token);
     if (q == NULL) {
         if (frame->fd >= 0) {
-            (void)close(frame->fd); /* nothing was sent: the session is over */
+            (void)close(frame->fd); /* the session has ended, and no byte was sent */
         }
         return true;
     }

@@ -1,7 +1,7 @@
 /*
- * What the filter connections of a process share: the way to sockets, which the parent makes.
+ * Base of all filter connections and callouts of a process: requests to the parent for sockets.
  *
- * Each question is answered once, soon, and in order; when the parent is gone, so is this process.
+ * Each request is answered once, soon, and in order. The process ends with the parent.
  */
 #ifndef RECEIVE_FILTER_HUB_H
 #define RECEIVE_FILTER_HUB_H
@@ -19,30 +19,30 @@ struct filter_question;
 struct filter_hub {
     struct role *role;
     struct streams *streams;
-    struct filter_question *questions; /* a hash by token */
+    struct filter_question *questions; /* hash of open requests by token */
     uint64_t last_token;
-    uint64_t last_id; /* of messages, for filters */
+    uint64_t last_id; /* last number of filter_hub_name */
 };
 
-/* `fd`: a socket that is connecting, or connected, and is the callee's; or -1, and `error` says
- * why. `addresses`: how many attempts make sense. */
+/* Receives a socket that is connecting or connected, and owns it; or `fd` is -1 and `error` has the
+ * reason. `addresses`: number of attempts that make sense. */
 typedef void filter_socket(void *arg, int fd, uint32_t addresses, struct slice error);
 
-/* Both are borrowed. */
+/* Borrows both pointers. */
 void filter_hub_init(struct filter_hub *hub, struct role *role, struct streams *streams);
 
-/* Questions that are open are forgotten. */
+/* Forgets all open requests. */
 void filter_hub_fini(struct filter_hub *hub);
 
-/* Ask for a socket. The token is for filter_hub_forget. */
+/* Requests a socket. Returns a token for filter_hub_forget. */
 uint64_t filter_hub_ask(struct filter_hub *hub, const char *address, uint32_t attempt,
                         filter_socket *answer, void *arg);
 void filter_hub_forget(struct filter_hub *hub, uint64_t token);
 
-/* As role_ops.parent_frame. */
+/* Handles a frame from the parent, as role_ops.parent_frame. */
 bool filter_hub_frame(struct filter_hub *hub, const struct frame *frame);
 
-/* A name for a message, which has no queue id before it is stored: macro i. */
+/* Makes a name for a message (macro i), which has no queue id before it is stored. */
 #define FILTER_ID_SIZE 16
 void filter_hub_name(struct filter_hub *hub, char ret_id[FILTER_ID_SIZE]);
 

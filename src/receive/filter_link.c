@@ -1,7 +1,7 @@
 /*
- * The connection to one filter:
+ * Connection to one filter:
  *
- *   NONE --ask--> ASKED --socket--> CONNECTING --> OPEN        any --trouble, end--> NONE
+ *   NONE --ask--> ASKED --socket--> CONNECTING --> OPEN        any --failure, end--> NONE
  *                   ^                   |
  *                   +--next address-----+
  */
@@ -13,7 +13,7 @@
 #include "clock.h"
 #include "mem.h"
 
-/* Input is given to the engine in pieces that fit behind what it has. */
+/* Maximum bytes of input that the engine gets at once; it has room for them. */
 #define INPUT_PIECE 16384u
 
 void filter_link_close(struct link *l)
@@ -24,7 +24,8 @@ void filter_link_close(struct link *l)
     if (l->state == LINK_OPEN) {
         milter_quit(&l->milter);
         if (stream_state(l->stream) == STREAM_STATE_OPEN) {
-            stream_flush(l->stream, milter_output(&l->milter)); /* or it finds out by itself */
+            stream_flush(l->stream, milter_output(&l->milter)); /* a rest that can't be sent is
+                                                                 * lost */
         }
         milter_fini(&l->milter);
     }
@@ -88,14 +89,14 @@ void filter_link_flush(struct link *l)
     if (before > 0 && stream_state(l->stream) == STREAM_STATE_OPEN) {
         stream_flush(l->stream, out);
         if (buf_len(out) < before) {
-            l->output_due = MONO_NEVER; /* counted anew */
+            l->output_due = MONO_NEVER; /* begins again with the next output */
         }
     }
     set_deadline(l);
 }
 
-/* The connection is of no more use. Between messages that is no trouble: the next one gets a new
- * connection. */
+/* Closes the connection. This is a failure only during a message or an open question; otherwise the
+ * next message gets a new connection. */
 static void link_lost(struct link *l, const char *why)
 {
     struct filters *f = l->filters;
@@ -167,9 +168,9 @@ static void on_stream(void *arg, struct stream *stream, enum stream_event event)
     switch (event) {
     case STREAM_READABLE:
         if (f->is_asked && &f->links[f->at] == l) {
-            filters_advance(f); /* takes the input */
+            filters_advance(f); /* reads the input */
         } else {
-            filter_link_take_input(l); /* which it should not send */
+            filter_link_take_input(l); /* unexpected input */
             (void)run_idle(l);
         }
         return;
@@ -183,7 +184,7 @@ static void on_stream(void *arg, struct stream *stream, enum stream_event event)
     case STREAM_FAILED:
         milter_lost(&l->milter);
         if (f->is_asked && &f->links[f->at] == l) {
-            filters_advance(f); /* what it said before counts */
+            filters_advance(f); /* earlier input counts */
         } else {
             link_lost(l, "connection lost");
         }
@@ -204,7 +205,8 @@ static void on_stream(void *arg, struct stream *stream, enum stream_event event)
     }
 }
 
-/* Not asked anything: only a failure can come of it. */
+/* Runs the engine without an open question, where only a failure can occur. Returns false after a
+ * failure. */
 static bool run_idle(struct link *l)
 {
     struct milter_event event;

@@ -10,7 +10,7 @@ struct filter_set *filter_set_new(const struct conf *conf, const char *list)
     struct buf error;
 
     buf_init(&error, 1000);
-    CHECK(milter_list_parse(conf, list, &parsed, &error)); /* conf_load has checked it */
+    CHECK(milter_list_parse(conf, list, &parsed, &error)); /* conf_load checked it */
     buf_fini(&error);
     if (parsed.count == 0) {
         return NULL;

@@ -1,4 +1,4 @@
-/* What a filter is told at each stage, with the macros that belong to it. */
+/* Steps of each stage: the packets for a filter, with their macros. */
 #include "filters_private.h"
 
 #include <stdio.h>
@@ -9,9 +9,9 @@
 #include "header.h"
 #include "mem.h"
 
-/* More than the protocol's packets hold is not sent in one step. */
+/* Bytes of body per step: as many as a packet of the protocol has. */
 #define PIECE_SIZE MILTER_BODY_MAX
-/* Macros that one step can have. */
+/* Maximum macros of one step. */
 #define MACROS_MAX 8
 
 static bool is_new_helo(const struct filters *f, const struct link *l)
@@ -32,7 +32,8 @@ static void keep_helo(const struct filters *f, struct link *l)
     memcpy(l->helo + helo, f->tls, tls + 1);
 }
 
-/* The word behind `marker` in a description of TLS; of the whole text without one. */
+/* Returns the word after `marker` in a description of TLS, or the first word if `marker` is NULL;
+ * empty without the marker. */
 static struct slice word_behind(const char *text, const char *marker)
 {
     const char *at = marker == NULL ? text : strstr(text, marker);
@@ -111,13 +112,13 @@ static void put_id(const struct filters *f, struct link *l, enum milter_macros_o
     milter_macros(&l->milter, step, &id, 1);
 }
 
-/* The next recipient of a message that is whole; false: there are no more. */
+/* Advances f->rcpt to the next recipient of a complete message. Returns false after the last. */
 static bool next_rcpt(struct filters *f)
 {
     struct slice address;
 
     if (f->draft == NULL) {
-        return true; /* the one that the question is about; once */
+        return true; /* f->rcpt is the recipient of the question */
     }
     if (!draft_next_rcpt(f->draft, &f->rcpt_at, &address)) {
         return false;

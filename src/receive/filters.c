@@ -1,8 +1,8 @@
 /*
- * A question is a range of stages that each filter goes through, one filter after the other; before
- * MAIL come CONNECT and HELO where the filter has not heard them. `run` takes the steps of one
- * filter until it has to wait, `filters_advance` goes from filter to filter, and both begin again
- * whenever a socket has something, a deadline has come or the parent has answered.
+ * A question is a range of stages that each filter passes, one filter after the other. CONNECT and
+ * HELO come before MAIL for a filter that has not received them. `run` takes the steps of one
+ * filter until it must wait. `filters_advance` goes from filter to filter, and continues after each
+ * event of a socket, deadline, or answer of the parent.
  */
 #include "filters.h"
 
@@ -31,11 +31,11 @@ static void set_hold(struct filters *f, struct slice reason)
     f->hold = mem_copy(reason.ptr, reason.len);
 }
 
-/* ---- what comes of a step ------------------------------------------------------------------- */
+/* ---- results of a step ---------------------------------------------------------------------- */
 
 enum run { RUN_WAIT, RUN_NEXT, RUN_ANSWERED };
 
-/* A filter can't be asked: what its default_action says. */
+/* Applies default_action, because the filter has failed. */
 static enum run trouble(struct filters *f, struct link *l, const char *why)
 {
     const struct slice unavailable = SLICE("Service unavailable - try again later");
@@ -66,7 +66,7 @@ static enum run trouble(struct filters *f, struct link *l, const char *why)
     return RUN_NEXT;
 }
 
-/* Its message is complete, and passes this filter. */
+/* Applies the changes of a filter that passes the message. */
 static enum run apply(struct filters *f, struct link *l)
 {
     const char *why = "";
@@ -99,7 +99,7 @@ static enum run apply(struct filters *f, struct link *l)
 
 static enum run refused(struct filters *f, struct link *l)
 {
-    if (f->stage <= STAGE_HELO) { /* it says so of the session */
+    if (f->stage <= STAGE_HELO) { /* the refusal is for the session */
         l->refusal = f->answer;
         l->has_refused = f->answer.code / 100 == 5;
         filter_link_close(l);
@@ -107,7 +107,7 @@ static enum run refused(struct filters *f, struct link *l)
     return RUN_ANSWERED;
 }
 
-/* RUN_WAIT stands for: go on with the steps. */
+/* Returns RUN_WAIT to continue with the steps. */
 static enum run on_verdict(struct filters *f, struct link *l, const struct milter_event *event)
 {
     char status[sizeof f->answer.status];
@@ -118,7 +118,8 @@ static enum run on_verdict(struct filters *f, struct link *l, const struct milte
     switch (event->verdict) {
     case MILTER_CONTINUE:
     case MILTER_ACCEPT:
-        return f->stage == STAGE_END ? apply(f, l) : RUN_WAIT; /* the engine passes the rest */
+        return f->stage == STAGE_END ? apply(f, l) : RUN_WAIT; /* the engine passes the other
+                                                                * stages */
     case MILTER_REJECT:
         set_answer(&f->answer, 550, "5.7.1", SLICE("Command rejected"));
         return refused(f, l);
@@ -159,7 +160,7 @@ static enum run on_event(struct filters *f, struct link *l, const struct milter_
         result = filter_changes_take(&f->changes, event, &why);
         if (result == FILTER_CHANGE_NO_MEMORY) {
             set_answer(&f->answer, 452, "4.3.1", SLICE("Insufficient memory, try again later"));
-            filter_link_close(l); /* in the middle of what it says */
+            filter_link_close(l); /* its event is incomplete */
             l->in_message = false;
             filter_changes_drop(&f->changes);
             return RUN_ANSWERED;
@@ -177,10 +178,10 @@ static enum run on_event(struct filters *f, struct link *l, const struct milter_
 static void next_stage(struct filters *f)
 {
     f->stage++;
-    f->rcpt_at = 0; /* in stages of one step: how often it was taken */
+    f->rcpt_at = 0; /* in stages of one step: number of steps taken */
 }
 
-/* Steps, verdicts and changes of one filter until it has to wait. */
+/* Runs steps, verdicts and changes of one filter until it must wait. */
 static enum run run_open(struct filters *f, struct link *l)
 {
     for (;;) {
@@ -262,7 +263,7 @@ static void finish(struct filters *f)
     filter_changes_drop(&f->changes);
     f->draft = NULL;
     if (!f->in_call) {
-        f->done(f->arg, f); /* may free it */
+        f->done(f->arg, f); /* may free f */
     }
 }
 
@@ -287,7 +288,7 @@ void filters_advance(struct filters *f)
     }
 }
 
-/* True: it is answered. */
+/* Begins a question. Returns true if it is answered. */
 static bool ask(struct filters *f, enum stage first, enum stage last, struct draft *draft)
 {
     CHECK(!f->is_asked);
@@ -365,7 +366,7 @@ bool filters_whole(struct filters *f, const struct filters_client *client, struc
     return ask(f, STAGE_CONNECT, STAGE_END, draft);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- filters of a session or message -------------------------------------------------------- */
 
 struct filters *filters_new(struct filter_hub *hub, struct filter_set *set, filters_done *done,
                             void *arg)
@@ -417,7 +418,7 @@ void filters_abort(struct filters *f)
             milter_abort(&l->milter);
             filter_link_flush(l);
         }
-        /* One that was to answer is out of step; one that is not there yet need not come. */
+        /* A filter with an open question is out of step; a connection in progress is not needed. */
         if (l->state != LINK_NONE && (l->state != LINK_OPEN || !milter_is_ready(&l->milter)) &&
             (was_asked || l->in_message)) {
             filter_link_close(l);

@@ -1,31 +1,32 @@
 /*
- * The filters (milters) of one SMTP session, or of one message that came by another way.
+ * Filters (milters) of one SMTP session, or of one message that was received another way.
  *
- * Each filter has a connection of its own for each session, made at the first MAIL and kept for the
- * session's further messages. One question at a time; the filters are asked in their order:
+ * Each filter has its own connection for each session, made at the first MAIL and kept for further
+ * messages of the session. One question at a time is open, and the filters get it in their order:
  *
- *     MAIL, RCPT, DATA   as the client says them: the first filter that refuses decides
- *     the message        when all of it is there, from the draft. A filter sees what those before
- *                        it have made of header, body and recipients
+ *     MAIL, RCPT, DATA   when the client sends them; the first filter that refuses decides
+ *     the message        when it is complete, from the draft. A filter gets header, body and
+ *                        recipients with the changes of the filters before it
  *
  *     filters_mail --> filters_rcpt .. --> filters_data --> filters_message
- *     filters_whole: all of that for a message that is there already
+ *     filters_whole: all of these for a complete message
  *
- * Every question is answered once: it returns true when the answer is there, else `done` is called
- * from the loop, and nothing else may be asked until then. Nothing here waits; a slow filter holds
- * up its own session and no other.
+ * Every question is answered once: the call returns true if the answer is available, else `done` is
+ * called from the loop, and no other question may be asked until then. No call blocks; a slow
+ * filter delays only its own session.
  *
- * Trouble is a filter that is not there, hangs, ends or breaks the protocol. It is logged, and
- * what becomes of the message is the filter's default_action; a connection that had trouble is
- * given up, and the next message gets a new one.
+ * A filter fails if it can't be reached, hangs, ends or breaks the protocol. The failure is logged,
+ * the filter's default_action decides about the message, the connection is closed, and the next
+ * message gets a new one.
  *
- * Memory: content stays in the draft. A connection holds MILTER_PACKET_MAX of input and
- * FILTERS_OUTPUT_HIGH and a piece of output at most, and nothing between messages.
+ * Memory: content stays in the draft. A connection holds at most MILTER_PACKET_MAX of input and
+ * FILTERS_OUTPUT_HIGH plus one piece of output, and nothing between messages.
  *
- * `sendmail's mail, injected mail, reports: filters_new with the set of non_smtpd_milters and a
- * struct filters_client of {.name = "localhost", .ip = "127.0.0.1", .family = 4}, filters_whole
- * with a finished draft that keeps its header apart, filters_free when `done` was called or when
- * the message is given up; filters_answer, filters_hold and filters_flags say what came of it.
+ * Use for mail of `sendmail`, injected mail, bounces and notices: call filters_new with the set of
+ * non_smtpd_milters, then filters_whole with a struct filters_client of {.name = "localhost", .ip =
+ * "127.0.0.1", .family = 4} and a finished draft that keeps its header apart. Call filters_free
+ * after `done`, or to drop the message. filters_answer, filters_hold and filters_flags return the
+ * results.
  */
 #ifndef RECEIVE_FILTERS_H
 #define RECEIVE_FILTERS_H
@@ -38,27 +39,27 @@
 #include "filter_set.h"
 #include "slice.h"
 
-/* With so much output waiting no further piece is added. */
+/* Bytes of waiting output above which no further piece is added. */
 #define FILTERS_OUTPUT_HIGH 65536
 
 struct filters;
 
-/* Whose mail it is. */
+/* The client that sends the message. */
 struct filters_client {
     struct slice name; /* "localhost", or "[192.0.2.1]" */
-    struct slice ip;   /* text */
+    struct slice ip;   /* address as text */
     int family;        /* 4 or 6 */
     uint16_t port;
     struct slice helo; /* empty: our own name */
-    struct slice tls;  /* "TLSv1.3 with cipher NAME (256/256 bits)"; empty: none */
-    struct slice user; /* that has logged in; empty: none */
+    struct slice tls;  /* "TLSv1.3 with cipher NAME (256/256 bits)"; empty: no TLS */
+    struct slice user; /* name of the login; empty: none */
     struct slice mechanism;
 };
 
 enum filters_result {
     FILTERS_PASS,
-    FILTERS_REFUSE,  /* with `code`; 421: and close */
-    FILTERS_DISCARD, /* accept the message and throw it away */
+    FILTERS_REFUSE,  /* refuse with `code`; 421 also closes the session */
+    FILTERS_DISCARD, /* accept the message and drop it */
 };
 
 struct filters_answer {
@@ -70,33 +71,34 @@ struct filters_answer {
 
 typedef void filters_done(void *arg, struct filters *f);
 
-/* hub and budget are borrowed; the set gets a reference. Nothing is connected yet. */
+/* Creates the filters without a connection. Borrows hub; takes a reference to the set. */
 struct filters *filters_new(struct filter_hub *hub, struct filter_set *set, filters_done *done,
                             void *arg);
 
-/* At any time; `done` is not called then. NULL is fine. */
+/* Frees the filters at any time; `done` is not called then. NULL is allowed. */
 void filters_free(struct filters *f);
 
-/* Begin another message. All slices are copied. `parameters` is as in the command behind the
- * address. */
+/* Begins another message. Copies all slices. `parameters` is the text after the address in the
+ * command. */
 bool filters_mail(struct filters *f, const struct filters_client *client, struct slice sender,
                   struct slice parameters);
 bool filters_rcpt(struct filters *f, struct slice rcpt);
 bool filters_data(struct filters *f);
 
-/* The draft is finished, keeps its header apart, and is borrowed until the answer. It is changed
- * when the answer is FILTERS_PASS; it may have no recipients then, which is FILTERS_DISCARD. */
+/* Passes a complete message to the filters. The draft is finished, keeps its header apart, and is
+ * borrowed until the answer. After FILTERS_PASS it has the changes. If the filters remove all
+ * recipients, the answer is FILTERS_DISCARD. */
 bool filters_message(struct filters *f, struct draft *draft);
 bool filters_whole(struct filters *f, const struct filters_client *client, struct draft *draft);
 
-/* The transaction is off, also while a question is open. */
+/* Ends the transaction, also while a question is open. */
 void filters_abort(struct filters *f);
 
-/* The last answer. */
+/* Returns the last answer. */
 const struct filters_answer *filters_answer(const struct filters *f);
 
-/* Of the message: why it is to be held (empty: it is not), what enum envelope_flag it has gained,
- * and the name by which filters know it (macro i). */
+/* Returns the reason to put the message on hold; empty: none. The next two return its added flags
+ * of enum envelope_flag, and its name for filters (macro i). */
 struct slice filters_hold(const struct filters *f);
 unsigned filters_flags(const struct filters *f);
 const char *filters_id(const struct filters *f);

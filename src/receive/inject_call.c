@@ -8,17 +8,16 @@
 #include "log.h"
 #include "receive_shared.h"
 
-/* Memory of a document that has been read, as a multiple of its size. */
+/* Memory of a parsed document, as a multiple of its size. */
 #define DOCUMENT_FACTOR 16u
 
-/* Messages of a call are made for so long in one turn of the loop, and recipients read, of which so
- * many between two looks at the clock. */
+/* Maximum time per turn of the loop for making messages or reading recipients, and number of
+ * recipients between two reads of the clock. */
 #define TURN_US       (5 * US_PER_MS)
 #define RCPTS_AT_ONCE 20u
-/* Of a message so many bytes are made between two looks at the clock. */
+/* Bytes of a message that are made between two reads of the clock. */
 #define BYTES_AT_ONCE 65536u
 
-/* All messages are decided. */
 void inject_call_finish(struct inject_session *s)
 {
     struct slice error = slice_of(NULL, 0), fields = error;
@@ -49,7 +48,7 @@ void inject_call_finish(struct inject_session *s)
     inject_answer_with(s, status, error, fields);
 }
 
-/* Begin to make the next message of a document. */
+/* Begins the next message of a document. */
 static void begin_message(struct inject_session *s)
 {
     struct inject_part *part = inject_part_new(s, s->next_message++, inject_envelope_of_mail);
@@ -61,14 +60,14 @@ static void begin_message(struct inject_session *s)
         return;
     }
     if (limit > 0 && inject_mail_header_least(s->mail) > limit) {
-        inject_part_end(part, INTAKE_HEADER_TOO_LARGE); /* it need not be made first */
+        inject_part_end(part, INTAKE_HEADER_TOO_LARGE); /* no need to make the text */
         return;
     }
     part->text = inject_message_new(s->mail, part->message);
     s->making = part;
 }
 
-/* Make some more of it. */
+/* Makes the next piece of the message. */
 static void go_on_with_message(struct inject_session *s)
 {
     struct inject_part *part = s->making;
@@ -116,7 +115,7 @@ static void on_again(evutil_socket_t fd, short what, void *arg)
     inject_drive(s);
 }
 
-/* Let other clients have a turn before more of the document is read, or more messages are made. */
+/* Lets other clients have a turn before the call continues. */
 void inject_call_go_on_later(struct inject_session *s)
 {
     static const struct timeval now = {0};
@@ -128,20 +127,19 @@ void inject_call_go_on_later(struct inject_session *s)
     CHECK(event_add(s->again, &now) == 0);
 }
 
-/* Are there messages of the call that have not been made? */
 bool inject_call_has_more(const struct inject_session *s)
 {
     return s->mail != NULL && !s->key_refused && s->next_message < inject_mail_count(s->mail);
 }
 
-/* Has this turn lasted until then? A turn has one time, unless the clocks are read in it. */
+/* Is the time of this turn over? Updates the clocks, which otherwise change only between turns. */
 static bool turn_is_over(struct mono until)
 {
     clock_update();
     return mono_reached(until, clock_mono());
 }
 
-/* May one more be on its way? If not, an answer is awaited. */
+/* May another message begin? If not, an answer of a process will continue the call. */
 static bool may_begin_message(struct inject_session *s)
 {
     return s->part_count < INJECT_AHEAD &&
@@ -150,19 +148,18 @@ static bool may_begin_message(struct inject_session *s)
            (s->settings->filters_apart == NULL || inject_find_slot(s) != NULL);
 }
 
-/* Make messages, as many as may be on their way; when all are decided the call is. */
 void inject_call_go_on(struct inject_session *s)
 {
     struct mono until = mono_after(clock_mono(), TURN_US);
 
     if (s->unread != NULL) {
-        return; /* the next turn goes on */
+        return; /* the next turn continues */
     }
     while (s->making != NULL || inject_call_has_more(s)) {
         if (s->making != NULL) {
             go_on_with_message(s);
         } else if (!may_begin_message(s)) {
-            return; /* an answer goes on with it */
+            return; /* an answer continues */
         } else {
             begin_message(s);
         }
@@ -181,7 +178,7 @@ void inject_call_go_on(struct inject_session *s)
     inject_call_finish(s);
 }
 
-/* Charge the document that has been read, and an answer that accepts all of its recipients. */
+/* Charges the parsed document, and an answer that accepts all its recipients. */
 static bool hold_document(struct inject_session *s)
 {
     uint64_t answer = 0, messages = inject_mail_count(s->mail);
@@ -192,7 +189,7 @@ static bool hold_document(struct inject_session *s)
     return inject_charge(s, inject_mail_memory(s->mail) + answer);
 }
 
-/* The document could not be read. */
+/* Refuses a document that could not be read. */
 static void refuse_document(struct inject_session *s, enum inject_mail_result result)
 {
     if (result == INJECT_MAIL_TOO_LARGE && s->short_of_memory) {
@@ -206,7 +203,7 @@ static void refuse_document(struct inject_session *s, enum inject_mail_result re
     }
 }
 
-/* Read the document, or go on with that; when it is read, make its messages. */
+/* Continues to read the document, then makes its messages. */
 static void read_document(struct inject_session *s)
 {
     struct mono until = mono_after(clock_mono(), TURN_US);
@@ -254,7 +251,6 @@ static void begin_document(struct inject_session *s)
     read_document(s);
 }
 
-/* The whole request has come. */
 void inject_call_begin(struct inject_session *s)
 {
     if (s->sum != NULL) {

@@ -15,7 +15,7 @@
 #include "receive_shared.h"
 #include "name_lines.h"
 
-/* What rules did to a message, behind its queue id or NOQUEUE. */
+/* Logs the actions of rules, each after the queue id or NOQUEUE. */
 static void log_rules(const struct inject_part *part, const char *id)
 {
     const struct inject_session *s = part->s;
@@ -32,12 +32,13 @@ static void log_rules(const struct inject_part *part, const char *id)
     arrival_log(&part->intake.arrival, id, s->text, buf_cstr(envelope));
 }
 
-/* The filters are done with a message, or it is given up while they look at it. */
+/* Frees the slot of a message, after its filters have answered or because the message is
+ * dropped. */
 static void free_slot(struct inject_part *part)
 {
     struct inject_slot *slot = part->slot;
 
-    if (part->token == 0 && part->filtering) { /* they are not asked anything any more */
+    if (part->token == 0 && part->filtering) { /* no further question */
         filters_free(slot->filters);
         slot->filters = NULL;
     }
@@ -45,7 +46,6 @@ static void free_slot(struct inject_part *part)
     part->slot = NULL;
 }
 
-/* It is made, or given up. */
 void inject_part_made(struct inject_part *part)
 {
     if (part->s->making == part) {
@@ -76,7 +76,7 @@ static bool may_send(const struct inject_session *s, struct slice sender)
     return name_lines_may_send(slice_string(s->grant->senders), sender);
 }
 
-/* A recipient of the call is refused. Its text is left out when there is no memory for it. */
+/* Adds a refused recipient to the answer and the log. Leaves out its text if memory is short. */
 static void refuse_rcpt(struct inject_session *s, struct slice rcpt,
                         const struct server_reply *reply, const char *rule)
 {
@@ -100,7 +100,7 @@ static void refuse_rcpt(struct inject_session *s, struct slice rcpt,
     buf_fini(&line);
 }
 
-/* May the call send to this recipient, and if so put it into the message. */
+/* Checks a recipient, and adds it to the message or to the refused ones. */
 static struct server_reply take_rcpt(struct inject_part *part, struct slice rcpt)
 {
     struct inject_session *s = part->s;
@@ -111,7 +111,7 @@ static struct server_reply take_rcpt(struct inject_part *part, struct slice rcpt
     struct server_reply reply;
 
     buf_clear(words.rule);
-    reply = receive_judge(conf, true, rcpt, &verdict); /* the token lets it relay */
+    reply = receive_judge(conf, true, rcpt, &verdict); /* a token may relay */
     if (reply.code == 0) {
         reply = arrival_rcpt(&part->intake.arrival, conf, &client,
                              draft_sender(&part->intake.draft), rcpt, &words);
@@ -140,7 +140,6 @@ struct server_reply inject_judge_sender(struct inject_session *s, struct slice s
     return (struct server_reply){553, "5.7.1", buf_slice(&s->error)};
 }
 
-/* The envelope of the message in the body: the header section has come. */
 struct server_reply inject_envelope_of_body(void *arg, struct slice header)
 {
     struct inject_part *part = arg;
@@ -165,7 +164,6 @@ struct server_reply inject_envelope_of_body(void *arg, struct slice header)
     return reply;
 }
 
-/* The same of a message that a document asks for. */
 struct server_reply inject_part_set_envelope(struct inject_part *part)
 {
     struct inject_session *s = part->s;
@@ -183,7 +181,7 @@ struct server_reply inject_part_set_envelope(struct inject_part *part)
     return reply;
 }
 
-/* It has been set. */
+/* Accepts: the envelope was set before. */
 struct server_reply inject_envelope_of_mail(void *arg, struct slice header)
 {
     (void)arg;
@@ -205,7 +203,7 @@ struct inject_part *inject_part_new(struct inject_session *s, size_t message,
     return part;
 }
 
-/* The Received: field with a hole for the queue id. */
+/* Returns the Received: field with a placeholder for the queue id. */
 static struct slice make_trace(struct inject_part *part)
 {
     struct inject_session *s = part->s;
@@ -231,7 +229,7 @@ static struct slice make_trace(struct inject_part *part)
     buf_clear(&all->trace);
     buf_clear(&all->trace_rest);
     (void)buf_add(&all->trace,
-                  buf_slice(&part->intake.arrival.ruling.prepend)); /* fits, or is seen below */
+                  buf_slice(&part->intake.arrival.ruling.prepend)); /* fits, or fails below */
     CHECK(header_received(&trace, &all->trace, &all->trace_rest));  /* all parts have limits */
     (void)buf_add(&all->trace, SLICE("\1"));
     (void)buf_add(&all->trace, buf_slice(&all->trace_rest));
@@ -240,14 +238,13 @@ static struct slice make_trace(struct inject_part *part)
     return buf_slice(&all->trace);
 }
 
-/* Has each recipient of the call a message of its own? */
+/* Has each recipient of the call its own message? */
 static bool is_divided(const struct inject_session *s)
 {
     return s->mail != NULL && inject_mail_is_divided(s->mail);
 }
 
-/* Hand a message, complete and with at least one recipient, to the queue process. All mail that
- * comes by HTTP goes through here. */
+/* Submits a complete message with at least one recipient. All mail by HTTP passes here. */
 static void submit_injected(struct inject_part *part)
 {
     struct inject_session *s = part->s;
@@ -303,7 +300,8 @@ static void submit_injected(struct inject_part *part)
     }
 }
 
-/* The recipient of a message of its own; ptr NULL: the message is for all of the call. */
+/* Returns the recipient of a message with its own text; ptr NULL: the message is for all
+ * recipients. */
 static struct slice only_rcpt(const struct inject_part *part)
 {
     struct slice rcpt = slice_of(NULL, 0);
@@ -315,7 +313,6 @@ static struct slice only_rcpt(const struct inject_part *part)
     return rcpt;
 }
 
-/* A message can't be sent, or the queue process has refused it. Frees the part. */
 void inject_part_refuse(struct inject_part *part, const struct server_reply *reply)
 {
     struct inject_session *s = part->s;
@@ -326,8 +323,6 @@ void inject_part_refuse(struct inject_part *part, const struct server_reply *rep
     inject_part_free(part);
 }
 
-/* A message is stored, or a rule wants it gone and the client is not to know (no id). Frees the
- * part. */
 void inject_part_accept(struct inject_part *part, struct slice id, bool repeated)
 {
     struct inject_session *s = part->s;
@@ -339,7 +334,7 @@ void inject_part_accept(struct inject_part *part, struct slice id, bool repeated
     inject_part_free(part);
 }
 
-/* Filters have had their say, or there are none. */
+/* Submits a message that the filters have passed, if there is room. */
 static void hand_over(struct inject_part *part)
 {
     struct inject_session *s = part->s;
@@ -385,7 +380,6 @@ static void on_filters(void *arg, struct filters *f)
     inject_drive(s);
 }
 
-/* A place for one more message that filters look at; NULL: there is none. */
 struct inject_slot *inject_find_slot(struct inject_session *s)
 {
     for (size_t i = 0; i < INJECT_FILTERED; i++) {
@@ -396,7 +390,7 @@ struct inject_slot *inject_find_slot(struct inject_session *s)
     return NULL;
 }
 
-/* Ask the filters, as they are asked about mail of `sendmail'. */
+/* Passes the message to the filters, like mail of `sendmail`. */
 static void ask_filters(struct inject_part *part)
 {
     static const struct filters_client local = {
@@ -404,7 +398,7 @@ static void ask_filters(struct inject_part *part)
     struct inject_session *s = part->s;
     struct inject_slot *slot = inject_find_slot(s);
 
-    CHECK(slot != NULL); /* else it was not made yet */
+    CHECK(slot != NULL); /* checked before the message was made */
     part->slot = slot;
     slot->s = s;
     slot->part = part;
@@ -417,7 +411,6 @@ static void ask_filters(struct inject_part *part)
     }
 }
 
-/* All of a message is in the draft, or that failed with `reply`. Takes the part. */
 void inject_part_end(struct inject_part *part, struct server_reply reply)
 {
     struct inject_session *s = part->s;
@@ -428,7 +421,7 @@ void inject_part_end(struct inject_part *part, struct server_reply reply)
     if (reply.code != 0) {
         inject_part_refuse(part, &reply);
     } else if (part->rcpts == 0) {
-        inject_part_free(part); /* each of its recipients was refused */
+        inject_part_free(part); /* all its recipients were refused */
     } else if (part->intake.arrival.ruling.discard) {
         inject_part_accept(part, SLICE(""), false);
     } else if (s->settings->filters_apart != NULL) {

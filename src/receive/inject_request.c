@@ -17,7 +17,7 @@ static void sum_add(struct inject_session *s, struct slice bytes)
     }
 }
 
-/* Begin the sum over what makes the call what it is, with all that is not in the body. */
+/* Begins the hash of the call with the parts of the request outside the body. */
 static void begin_sum(struct inject_session *s)
 {
     static const struct slice names[] = {
@@ -36,7 +36,7 @@ static void begin_sum(struct inject_session *s)
     }
 }
 
-/* The body may come. */
+/* Prepares to receive the body. */
 static void begin_body(struct inject_session *s)
 {
     struct server_reply reply = receive_room_for(s->all, s->settings, &s->place, s->http.length);
@@ -69,13 +69,13 @@ static void begin_body(struct inject_session *s)
     inject_pay_for_body(s, 0);
 }
 
-/* Is this media type the one, whatever its parameters? */
+/* Is this the media type, with any parameters? */
 static bool is_type(struct slice value, struct slice type)
 {
     return slice_equal_nocase(slice_trim(slice_of(value.ptr, slice_find(value, ';'))), type);
 }
 
-/* The key of the call, if it has one. False: it is none. */
+/* Reads the key of the call, if there is one. Returns false if it is invalid. */
 static bool read_key(struct inject_session *s)
 {
     struct slice key = http_field(&s->http, SLICE("Idempotency-Key"), 0);
@@ -98,7 +98,7 @@ static bool read_key(struct inject_session *s)
     return true;
 }
 
-/* What the head says, apart from the token. False: the request is refused. */
+/* Checks the head, except the token. Returns false if the request was refused. */
 static bool judge_head(struct inject_session *s)
 {
     const struct http *h = &s->http;
@@ -141,7 +141,7 @@ static bool judge_head(struct inject_session *s)
     return true;
 }
 
-/* The client has a token; may it send? */
+/* Checks the right of the token. */
 void inject_token_known(struct inject_session *s)
 {
     if ((s->grant->rights & TOKEN_INJECT) == 0) {
@@ -159,7 +159,7 @@ void inject_hash_token(struct slice token, uint8_t ret_hash[TOKEN_HASH])
     CHECK(len == TOKEN_HASH);
 }
 
-/* The head of a request has come: ask for its token, unless it is the one of the request before. */
+/* Queries the auth process about the token, unless the previous request had the same token. */
 void inject_on_head(struct inject_session *s)
 {
     static const struct slice bearer = {"Bearer ", 7};
@@ -191,7 +191,7 @@ void inject_on_head(struct inject_session *s)
     }
     s->token = ++s->all->last_token;
     HASH_ADD(hh, s->inject->asked, token, sizeof s->token, s);
-    s->phase = INJECT_TOKEN; /* its time goes on */
+    s->phase = INJECT_TOKEN; /* its deadline goes on */
     stream_pause(s->stream, true);
     stream_set_deadline(s->stream, mono_after(clock_mono(), s->settings->answer_us));
     wire_put_auth(s->all->auth, &(struct wire_auth){.login = s->token,
@@ -219,7 +219,6 @@ static void add_to_document(struct inject_session *s, struct slice bytes)
     s->held = s->account.charged;
 }
 
-/* A piece of the body. */
 void inject_on_body(struct inject_session *s, struct slice bytes)
 {
     struct server_reply reply;
@@ -234,14 +233,8 @@ void inject_on_body(struct inject_session *s, struct slice bytes)
     reply = intake_add(&s->reading->intake, bytes);
     s->held = s->reading->intake.draft.charged;
     if (reply.code == 501) {
-        inject_refuse(s, 422, buf_cstr(&s->error)); /* not in SMTP's words */
+        inject_refuse(s, 422, buf_cstr(&s->error)); /* the text is not for SMTP */
     } else if (reply.code != 0) {
-        struct buf text;
-
-        buf_init(&text, ANSWER_EXTRA);
-        (void)buf_add(&text, reply.text); /* `error` may hold it */
-        reply.text = buf_slice(&text);
         inject_refuse_as(s, &reply);
-        buf_fini(&text);
     }
 }

@@ -2,22 +2,23 @@
  * Phases of a session:
  *
  *   HANDSHAKE  TLS, on a listener that begins with it
- *   HEAD       a request is awaited, or its head is coming in
- *   TOKEN      the auth process looks at the token of the request
- *   BODY       the body is coming in
+ *   HEAD       waits for a request, or receives its head
+ *   TOKEN      the auth process checks the token of the request
+ *   BODY       receives the body
  *   WORK       messages are made, and the queue process has some of them
- *   DELAYED    mail comes faster than it enters the queue: the answer waits
- *   ANSWER     the answer is going out
- *   CLOSING    likewise, and it is the last
+ *   DELAYED    the answer waits, because mail arrives faster than it enters the queue
+ *   ANSWER     sends the answer
+ *   CLOSING    sends the last answer
  *
  *   HANDSHAKE --> HEAD --> TOKEN --> BODY --> WORK --> DELAYED --> ANSWER --> HEAD
  *                   \         \        \        \----------------^   \
  *                    +---------+--------+------------------------> CLOSING --> freed
  *
- * A client is waited for in HEAD, BODY, ANSWER, CLOSING and HANDSHAKE, where it may lose its place
- * to another. So it may in TOKEN: who guesses tokens holds no place while the answers are held
- * back. Functions change the phase and what belongs to it; drive() alone goes on from there,
- * and it and those functions that say so may free the session.
+ * In HEAD, BODY, ANSWER, CLOSING and HANDSHAKE the client is waited for, and may lose its place to
+ * another. This is also true in TOKEN, so that a client that guesses tokens holds no place while
+ * the answers are delayed. Functions change the phase and its data; only inject_drive continues
+ * from there. A session is freed only by inject_drive and by functions with a comment about
+ * that.
  */
 #include "inject_session.h"
 
@@ -70,8 +71,6 @@ const char *inject_protocol(const struct inject_session *s)
     return s->origin->tls_first ? "HTTPS" : "HTTP";
 }
 
-/* `status` of HTTP, or a code of SMTP with its status in front of the text. `rcpt` with ptr NULL:
- * none to name; `rule` empty: none. */
 void inject_log_refusal(struct inject_session *s, unsigned status, const char *text,
                         struct slice rcpt, const char *rule)
 {
@@ -101,7 +100,7 @@ static void forget_request(struct inject_session *s)
     inject_mail_free(s->mail);
     inject_mail_free(s->unread);
     s->mail = s->unread = NULL;
-    (void)XXH3_freeState(s->sum); /* XXH_OK */
+    (void)XXH3_freeState(s->sum); /* returns XXH_OK */
     s->sum = NULL;
     json_document_fini(&s->json);
     draft_drop(&s->account);
@@ -139,7 +138,7 @@ static void leave_place(struct inject_session *s)
     admission_leave(&s->all->admission, &s->place, in_vain, now);
 }
 
-/* The stream has been freed or given away. Frees the session, like the next. */
+/* Frees the session, whose stream has been freed or passed on. */
 static void session_free(struct inject_session *s)
 {
     struct receive_sessions *all = s->all;
@@ -184,12 +183,12 @@ static void session_close(struct inject_session *s)
     if (s->broken) {
         stream_free(s->stream);
     } else {
-        stream_finish(s->stream); /* the client may still be sending, and is to read the answer */
+        stream_finish(s->stream); /* the client may still send, and should read the answer */
     }
     session_free(s);
 }
 
-/* ---- waiting for the client, and not ------------------------------------------------------- */
+/* ---- waiting -------------------------------------------------------------------------------- */
 
 void inject_wait_for_client(struct inject_session *s, enum inject_phase phase)
 {
@@ -213,7 +212,8 @@ static void await_head(struct inject_session *s)
     stream_set_deadline(s->stream, mono_min(s->head_until, s->session_until));
 }
 
-/* The body is worth a time by its bytes; the client may be in debt for content_us. */
+/* Moves the deadline: each byte of the body is worth some time, and the client may be content_us
+ * late. */
 void inject_pay_for_body(struct inject_session *s, size_t bytes)
 {
     const struct server_limits *limits = &s->settings->smtp.limits;
@@ -232,7 +232,6 @@ void inject_pay_for_body(struct inject_session *s, size_t bytes)
 
 /* ---- answers -------------------------------------------------------------------------------- */
 
-/* Charge memory of the answer. False: there is none. */
 bool inject_charge(struct inject_session *s, uint64_t bytes)
 {
     bool good = receive_has_memory(s->all, s->settings, &s->place, bytes) &&
@@ -242,8 +241,6 @@ bool inject_charge(struct inject_session *s, uint64_t bytes)
     return good;
 }
 
-/* Answer the call with this document. What of the request has not been read makes the answer the
- * last one. */
 void inject_answer_with(struct inject_session *s, unsigned status, struct slice error,
                         struct slice fields)
 {
@@ -258,12 +255,11 @@ void inject_answer_with(struct inject_session *s, unsigned status, struct slice 
     CHECK(buf_add(&s->out, buf_slice(&body)));
     buf_fini(&body);
     if (buf_len(&s->out) > ANSWER_EXTRA) {
-        (void)inject_charge(s, buf_len(&s->out)); /* what its parts had has just been given back */
+        (void)inject_charge(s, buf_len(&s->out)); /* replaces the charge of the parts */
     }
     inject_wait_for_client(s, keep ? INJECT_ANSWER : INJECT_CLOSING);
 }
 
-/* Refuse the request: a line in the log, and `error` for the client. */
 void inject_refuse(struct inject_session *s, unsigned status, const char *error)
 {
     char fields[64] = "";
@@ -280,11 +276,11 @@ void inject_refuse(struct inject_session *s, unsigned status, const char *error)
     inject_answer_with(s, status, slice_string(error), slice_string(fields));
 }
 
-/* The status that says in HTTP what a reply says in SMTP. */
+/* Returns the status of HTTP for a reply of SMTP. */
 static unsigned status_of(const struct server_reply *reply)
 {
     switch (reply->code) {
-    case 452: /* memory is the clients' doing, space is not */
+    case 452: /* clients cause a lack of memory, but not of space */
         return slice_starts(reply->text, SLICE("Insufficient memory")) ? 429 : 507;
     case 552:
         return 413;
@@ -295,12 +291,15 @@ static unsigned status_of(const struct server_reply *reply)
 
 void inject_refuse_as(struct inject_session *s, const struct server_reply *reply)
 {
-    buf_clear(&s->error);
-    (void)buf_addf(&s->error, "%s %.*s", reply->status, SLICE_ARGS(reply->text)); /* fits */
-    inject_refuse(s, status_of(reply), buf_cstr(&s->error));
+    struct buf text; /* reply->text may point into s->error */
+
+    buf_init(&text, 2 * ANSWER_EXTRA);
+    (void)buf_addf(&text, "%s %.*s", reply->status, SLICE_ARGS(reply->text)); /* fits */
+    inject_refuse(s, status_of(reply), buf_cstr(&text));
+    buf_fini(&text);
 }
 
-/* Take a piece of what has come. False: more is needed. */
+/* Handles a piece of the input. Returns false if more is needed. */
 static bool read_some(struct inject_session *s)
 {
     struct slice input = stream_input(s->stream), in = input;
@@ -310,7 +309,7 @@ static bool read_some(struct inject_session *s)
     http_next(&s->http, &in, &event);
     switch (event.type) {
     case HTTP_NEED_INPUT:
-        if (!in_request && http_in_request(&s->http)) { /* the time for a head begins */
+        if (!in_request && http_in_request(&s->http)) { /* the deadline of a head begins */
             s->head_until = mono_after(clock_mono(), s->settings->smtp.limits.command_us);
             stream_set_deadline(s->stream, mono_min(s->head_until, s->session_until));
         }
@@ -333,7 +332,7 @@ static bool read_some(struct inject_session *s)
     return event.type != HTTP_NEED_INPUT;
 }
 
-/* Send some of the answer. False: the client has to take it first. */
+/* Sends a piece of the answer. Returns false if the client must read first. */
 static bool send_some(struct inject_session *s)
 {
     if (!s->broken) {
@@ -352,7 +351,6 @@ static bool send_some(struct inject_session *s)
     return false;
 }
 
-/* Go on until something is awaited. May free the session. */
 void inject_drive(struct inject_session *s)
 {
     for (;;) {
@@ -409,7 +407,7 @@ static bool submit_done(struct inject_sessions *all, struct slice body)
     if (done.code / 100 == 2) {
         inject_part_accept(part, done.id, done.repeated);
     } else {
-        (void)snprintf(status, sizeof status, "%.*s", SLICE_ARGS(done.status)); /* cut at most */
+        (void)snprintf(status, sizeof status, "%.*s", SLICE_ARGS(done.status)); /* or is cut */
         reply = (struct server_reply){done.code, status, done.text};
         s->key_refused = s->key_refused || slice_equal(done.status, WIRE_KEY_REFUSED);
         s->retry_s = s->retry_s > done.retry_s ? s->retry_s : done.retry_s;
@@ -480,7 +478,7 @@ bool inject_sessions_frame(struct inject_sessions *all, const struct frame *fram
     }
 }
 
-/* What the queue process has may be queued or not. */
+/* Refuses the messages that the queue process has. Whether they are queued is unknown. */
 static void give_up_parts(struct inject_session *s)
 {
     const struct server_reply reply = NO_QUEUE;
@@ -492,7 +490,7 @@ static void give_up_parts(struct inject_session *s)
             inject_part_refuse(part, &reply);
         }
     }
-    if (s->phase == INJECT_WORK) { /* with what filters have, and their own time limits */
+    if (s->phase == INJECT_WORK) { /* messages at filters continue, with their own deadlines */
         stream_set_deadline(s->stream, mono_after(clock_mono(), s->settings->answer_us));
         inject_call_go_on(s);
         inject_drive(s);
@@ -501,7 +499,7 @@ static void give_up_parts(struct inject_session *s)
 
 void inject_sessions_no_queue(struct inject_sessions *all)
 {
-    /* Each may end other sessions, as it needs memory. */
+    /* A call may free other sessions, because it needs memory. */
     while (all->parts != NULL) {
         give_up_parts(all->parts->s);
     }
@@ -521,13 +519,13 @@ void inject_sessions_no_auth(struct inject_sessions *all)
 
 /* ---- events of the connection --------------------------------------------------------------- */
 
-/* The client took too long. */
+/* Handles a late client. */
 static void time_out(struct inject_session *s)
 {
     bool body = s->phase == INJECT_BODY;
 
     if (s->phase == INJECT_HEAD && !http_in_request(&s->http)) {
-        session_close(s); /* it had nothing more to say */
+        session_close(s); /* no further request */
         return;
     }
     inject_refuse(
@@ -562,7 +560,7 @@ static void deadline(struct inject_session *s)
     case INJECT_HANDSHAKE:
     case INJECT_ANSWER:
     case INJECT_CLOSING:
-        s->broken = true; /* it takes nothing any more */
+        s->broken = true; /* the client reads no more */
         session_close(s);
         return;
     }
@@ -583,7 +581,7 @@ static void failed(struct inject_session *s)
     case INJECT_CLOSING:
         session_close(s);
         return;
-    case INJECT_WORK: /* all of the call had come: it is carried out */
+    case INJECT_WORK: /* the call is complete and is carried out */
     case INJECT_DELAYED:
         return;
     }
@@ -620,14 +618,14 @@ static void on_stream(void *arg, struct stream *stream, enum stream_event event)
 
 /* ---- accepting ------------------------------------------------------------------------------ */
 
-/* Clients of HTTP come by IP. */
+/* Sets the texts about the client, which always has an IP address. */
 static void name_client(struct inject_session *s, const struct sockaddr *addr)
 {
     CHECK(receive_name_client(addr, s->ip, &s->name));
     (void)snprintf(s->text, sizeof s->text, "%s[%s]", s->name, s->ip); /* fits by its size */
 }
 
-/* Its place, or its memory, goes to a faster client. */
+/* Closes the session, because a faster client gets its place or memory. */
 static void drop(struct place *place, enum admission_limit limit)
 {
     struct inject_session *s = CONTAINER_OF(place, struct inject_session, place);
@@ -649,7 +647,7 @@ static void drop(struct place *place, enum admission_limit limit)
     session_close(s);
 }
 
-/* Say no without a session. */
+/* Refuses the connection without a session. */
 static void turn_away(struct inject_session *s, int fd, enum admission_limit limit)
 {
     const char *name = admission_limit_name(limit);
@@ -662,11 +660,11 @@ static void turn_away(struct inject_session *s, int fd, enum admission_limit lim
     if (!s->origin->tls_first) {
         (void)http_put_answer(&words, limit == ADMISSION_PLACES ? 503 : 429, "application/json", 0,
                               false, SLICE("Retry-After: 10\r\n"));
-        /* The client may have gone, or not read; it has been told as well as can be. */
+        /* Best effort: the client may have gone, or not read. */
         (void)send(fd, buf_slice(&words).ptr, buf_len(&words), MSG_NOSIGNAL | MSG_DONTWAIT);
     }
     buf_fini(&words);
-    (void)close(fd); /* a socket: nothing to lose */
+    (void)close(fd); /* a socket: no data to lose */
 }
 
 void inject_session_begin(struct inject_sessions *inject, struct receive_settings *settings,
@@ -692,7 +690,7 @@ void inject_session_begin(struct inject_sessions *inject, struct receive_setting
         if (!answer.admitted) {
             turn_away(s, fd, answer.limit);
         } else {
-            (void)close(fd); /* the log has said that there is no certificate */
+            (void)close(fd); /* the missing certificate is logged already */
         }
         mem_free(s);
         return;
@@ -730,7 +728,7 @@ void inject_session_begin(struct inject_sessions *inject, struct receive_setting
     }
 }
 
-/* ---- all of them ---------------------------------------------------------------------------- */
+/* ---- all sessions --------------------------------------------------------------------------- */
 
 void inject_sessions_init(struct inject_sessions *all, struct receive_sessions *shared)
 {
@@ -746,7 +744,7 @@ void inject_sessions_shutdown(struct inject_sessions *all)
         struct inject_session *s = all->walked;
 
         all->walked = LIST_NEXT(s, next);
-        inject_drive(s); /* may end others, too, as it needs memory */
+        inject_drive(s); /* may free others, too, because it needs memory */
     }
 }
 

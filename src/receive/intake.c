@@ -7,9 +7,9 @@
 #include "entropy.h"
 #include "header.h"
 
-/* Converted at once. */
+/* Maximum bytes that are converted at once. */
 #define PIECE_SIZE  65536u
-#define MISSING_MAX 1000u /* bytes of a field that is made */
+#define MISSING_MAX 1000u /* maximum bytes of an added field */
 
 #define REFUSAL(code, status, text) ((struct server_reply){code, status, SLICE(text)})
 #define NO_MEMORY                   REFUSAL(452, "4.3.1", "Insufficient memory, try again later")
@@ -58,12 +58,12 @@ static struct server_reply judge(const struct intake *i)
     return SERVER_ACCEPT;
 }
 
-/* Content that has passed the rules. */
+/* Adds content that has passed the rules to the draft. */
 static void put_content(void *arg, struct slice bytes)
 {
     struct intake *i = arg;
 
-    (void)draft_hold(&i->draft, arrival_held(&i->arrival)); /* the draft says if it has failed */
+    (void)draft_hold(&i->draft, arrival_held(&i->arrival)); /* a failure shows in the draft */
     (void)draft_add_content(&i->draft, bytes);
 }
 
@@ -71,11 +71,11 @@ static bool keep(struct intake *i, struct slice wire)
 {
     classify_feed(&i->classify, wire);
     arrival_content(&i->arrival, wire, put_content, i);
-    (void)draft_hold(&i->draft, arrival_held(&i->arrival)); /* as in put_content */
+    (void)draft_hold(&i->draft, arrival_held(&i->arrival)); /* a failure shows in the draft */
     return !i->draft.failed;
 }
 
-/* The fields that are missing. */
+/* Adds the missing header fields. */
 static bool keep_missing(struct intake *i, struct slice header)
 {
     const unsigned all = HEADER_FROM | HEADER_DATE | HEADER_MESSAGE_ID;
@@ -99,14 +99,14 @@ static bool keep_missing(struct intake *i, struct slice header)
         (void)buf_addf(&from, "MAILER-DAEMON@%s", i->settings->hostname); /* fits */
         missing.from = buf_slice(&from);
     }
-    CHECK(header_put_missing(present, &missing, &fields)); /* all have limits */
+    CHECK(header_put_missing(present, &missing, &fields)); /* all parts have limits */
     good = keep(i, buf_slice(&fields));
     buf_fini(&from);
     buf_fini(&fields);
     return good;
 }
 
-/* The header section without the fields that name recipients in secret. */
+/* Adds the header section without Bcc fields. */
 static bool keep_header(struct intake *i, struct slice header)
 {
     struct header_field field;
@@ -122,14 +122,13 @@ static bool keep_header(struct intake *i, struct slice header)
     return good && (rest.len == 0 || keep(i, rest));
 }
 
-/* The header section is complete: it and what of the body stands behind it are all that has come.
- */
+/* Begins the body. `all` is the header section and the body received so far. */
 static struct server_reply begin_body(struct intake *i, struct slice all)
 {
     size_t len = (size_t)i->scanner.facts.header_bytes;
     struct slice header = slice_of(all.ptr, len), rest = slice_skip(all, len);
     struct server_reply reply;
-    bool needs_line; /* there is no header section: an empty line goes before the body */
+    bool needs_line; /* true if an empty line must replace a missing header section */
 
     CHECK(len <= all.len);
     i->in_body = true;
@@ -153,13 +152,13 @@ static void scan(struct intake *i, struct slice wire)
     size_t used;
 
     while (wire.len > 0) {
-        (void)content_feed(&i->scanner, wire, &used, &ignored); /* counted: never says "end" */
+        (void)content_feed(&i->scanner, wire, &used, &ignored); /* counted: reports no end */
         wire = slice_skip(wire, used);
     }
 }
 
-/* Make bytes wire form, and let the scanner see it. Where they come in this form already nothing is
- * copied; the scanner, which looks at each line in any case, is the judge of that. */
+/* Converts bytes to wire form and scans them. Bytes that are in wire form already are not copied;
+ * the scanner, which reads each line anyway, decides that. */
 static struct slice scan_bytes(struct intake *i, struct slice bytes)
 {
     struct content before = i->scanner;
@@ -184,7 +183,7 @@ static struct slice scan_bytes(struct intake *i, struct slice bytes)
     return wire;
 }
 
-/* The scanner has seen it. */
+/* Adds scanned bytes to the header section or the body. */
 static struct server_reply take_wire(struct intake *i, struct slice wire)
 {
     struct server_reply reply = judge(i);
@@ -217,7 +216,7 @@ struct server_reply intake_add(struct intake *i, struct slice bytes)
     return reply;
 }
 
-/* With the empty line behind it, as far as it has come. */
+/* Returns the length of the header section with its empty line, or of its part received so far. */
 static size_t header_length(struct slice message)
 {
     const char *end = memmem(message.ptr, message.len, "\r\n\r\n", 4);
@@ -259,7 +258,7 @@ struct server_reply intake_finish(struct intake *i, const struct conf *conf, con
         return reply;
     }
     content_finish(&i->scanner);
-    if (!i->in_body) { /* a header section and nothing behind it, or nothing at all */
+    if (!i->in_body) { /* a header section without a body, or no content */
         bool bare = i->scanner.facts.header_bytes > 0;
 
         reply = begin_body(i, buf_slice(&i->head));
@@ -273,7 +272,7 @@ struct server_reply intake_finish(struct intake *i, const struct conf *conf, con
     if (reply.code == 0) {
         reply = arrival_end(&i->arrival, conf, client, put_content, i);
     }
-    (void)draft_hold(&i->draft, 0); /* draft_finish says if it has failed */
+    (void)draft_hold(&i->draft, 0); /* draft_finish reports a failure */
     if (reply.code == 0 && !draft_finish(&i->draft)) {
         reply = NO_MEMORY;
     }

@@ -1,18 +1,19 @@
 /*
- * A message that comes as bytes and not in SMTP: what SMTP's engine sees to is done here.
+ * A message that is received as bytes and not by SMTP. Does for it what the engine of SMTP does for
+ * its messages.
  *
  *   intake_begin --> intake_add ... --> intake_finish --> intake_drop
  *                       |
- *                       +--> the owner's function, once: the header section is complete, here it
- *                            is; whose mail is it, and to whom? (draft_begin, draft_add_rcpt)
+ *                       +--> the owner's function, once, with the complete header section: sets
+ *                            sender and recipients (draft_begin, draft_add_rcpt)
  *
- * Content of any line ends becomes wire form. Bcc and Resent-Bcc fields are dropped: the envelope
- * has these recipients, and the others are not to know. The fields that every mail has to have are
- * made where they are missing. Rules look at what results, and so can filters: the draft keeps its
- * header apart. The limits are SMTP's: message_size_limit, header_size_limit, hopcount_limit.
+ * Content with any line ends is converted to wire form. Bcc and Resent-Bcc fields are dropped: the
+ * envelope has their recipients, and other recipients must not see them. Missing mandatory fields
+ * are added. Rules check the result, and filters can, because the draft keeps its header apart. The
+ * limits are those of SMTP: message_size_limit, header_size_limit, hopcount_limit.
  *
- * Only the header section is held here; what has been looked at is the draft's. Embed it; fields
- * are private to intake.c but for `draft` and `arrival`.
+ * The struct holds only the header section; checked content is in the draft. Embed the struct; its
+ * fields except `draft` and `arrival` are private to intake.c.
  */
 #ifndef RECEIVE_INTAKE_H
 #define RECEIVE_INTAKE_H
@@ -29,7 +30,8 @@
 #include "server.h"
 #include "slice.h"
 
-/* The header section has come: set the envelope of `draft`. Code 0: go on. */
+/* Sets the envelope of `draft` by the complete header section. Returns code 0, or the reply that
+ * refuses the message. */
 typedef struct server_reply intake_envelope(void *arg, struct slice header);
 
 #define INTAKE_HEADER_TOO_LARGE                                                                    \
@@ -38,37 +40,37 @@ typedef struct server_reply intake_envelope(void *arg, struct slice header);
 struct intake {
     struct draft draft;
     struct classify classify;
-    struct arrival arrival; /* what rules say of it */
+    struct arrival arrival; /* state of the rules */
     struct content scanner;
     struct line_ends ends;
-    struct buf head; /* wire form, until the header section is complete */
-    struct buf wire; /* scratch */
-    bool converts;   /* its line ends are others */
+    struct buf head; /* header section in wire form, until it is complete */
+    struct buf wire; /* scratch buffer */
+    bool converts;   /* true if line ends are converted */
     bool in_body;
     const struct receive_settings *settings; /* borrowed */
     intake_envelope *envelope;
     void *arg;
 };
 
-/* `rules` and `budget` are borrowed; the settings until intake_drop. */
+/* Begins a message. Borrows `rules` and `budget`, and the settings until intake_drop. */
 void intake_begin(struct intake *i, const struct receive_settings *settings,
                   const struct conf *conf, struct rule_set *rules, struct draft_budget *budget,
                   intake_envelope *envelope, void *arg);
 
-/* Release all that is held. Fine at any time, also twice, and zeroed. */
+/* Releases all memory. May be called at any time, also twice, and on a zeroed struct. */
 void intake_drop(struct intake *i);
 
-/* More of the message; all of it has come: then the draft is finished, unless the message is
- * refused. Anything but code 0 refuses it: drop it then. The texts last until intake_drop, or are
- * the owner's. `client` is whose message it is, for the log. */
+/* Adds a piece of the message. Returns code 0, or the reply that refuses the message; then call
+ * intake_drop. The reply's text lasts until intake_drop, or belongs to the owner. */
 struct server_reply intake_add(struct intake *i, struct slice bytes);
 
-/* The same of a message that compose.h writes: its body is in wire form and in ASCII, whatever the
- * client has sent, and is not looked at again. */
+/* Adds a piece of a message that compose.h writes, like intake_add. Its body is in wire form and
+ * ASCII, and is not scanned again. intake_finish ends any message and its draft, with a reply like
+ * intake_add; `client` names the client in the log. */
 struct server_reply intake_add_composed(struct intake *i, struct slice bytes);
 struct server_reply intake_finish(struct intake *i, const struct conf *conf, const char *client);
 
-/* What was seen of it: a set of enum envelope_flag. */
+/* Returns flags of enum envelope_flag that follow from the content. */
 unsigned intake_flags(const struct intake *i);
 
 #endif

@@ -13,10 +13,10 @@
 #include "mem.h"
 
 #define FIRST_LINE "sluice-maildrop 1\n"
-/* "content " and the digits; with the line feed the last of the head. */
+/* Number of digits after "content ". With the line feed they end the head. */
 #define SIZE_DIGITS    16
 #define SIZE_MAX_VALUE 9999999999999999ull
-/* Tries to find a name that no file has. */
+/* Maximum attempts to find a free name. */
 #define NAMES_MAX 100
 
 static const struct {
@@ -45,7 +45,7 @@ static const struct {
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-/* ---- what fields may hold ------------------------------------------------------------------- */
+/* ---- valid fields --------------------------------------------------------------------------- */
 
 static bool is_text(struct slice s, size_t max)
 {
@@ -73,7 +73,7 @@ static bool is_address(struct slice s, unsigned options)
     return address_is_stored(s, options | ADDRESS_UTF8 | ADDRESS_NO_DOMAIN | ADDRESS_POSTMASTER);
 }
 
-/* "-" stands for none, so it is no value. */
+/* "-" means none, so it is no value. */
 static bool is_orcpt(struct slice s)
 {
     return s.len == 0 || (is_word(s, DSN_ORCPT_MAX) && !slice_equal(s, SLICE("-")));
@@ -109,7 +109,7 @@ bool maildrop_put(const struct maildrop *m, struct buf *out)
         m->rcpt_count > MAILDROP_RCPTS_MAX || m->content_size > SIZE_MAX_VALUE) {
         return false;
     }
-    (void)buf_addf(out, FIRST_LINE "sender %.*s\n", SLICE_ARGS(m->sender)); /* sticky, all of it */
+    (void)buf_addf(out, FIRST_LINE "sender %.*s\n", SLICE_ARGS(m->sender)); /* errors are sticky */
     if (m->name.len > 0) {
         (void)buf_addf(out, "name %.*s\n", SLICE_ARGS(m->name));
     }
@@ -133,8 +133,7 @@ bool maildrop_put(const struct maildrop *m, struct buf *out)
 
 /* ---- reading the head -------------------------------------------------------------------------
  *
- * A line at a time, in the one order there is: `stage` never goes back.
- */
+ * The reader goes line by line in a fixed order, so `stage` never decreases. */
 
 enum stage { AT_FIRST, AT_SENDER, AT_NAME, AT_ENVID, AT_FLAGS, AT_RCPTS, AT_END };
 
@@ -142,7 +141,8 @@ struct maildrop_reader {
     struct maildrop m;
     size_t rcpt_size;
     enum stage stage;
-    size_t flag_next; /* flags come in the order of their table, each once */
+    size_t flag_next; /* index of the next flag: flags are in the order of their table, each at most
+                       * once */
     const char *why;
 };
 
@@ -152,7 +152,7 @@ static bool bad(struct maildrop_reader *r, const char *why)
     return false;
 }
 
-/* Is this a "key value" line? Then *line is the value. */
+/* Is this a "key value" line? If so, *line becomes the value. */
 static bool take_key(struct slice *line, const char *key)
 {
     size_t len = strlen(key);
@@ -221,7 +221,7 @@ static bool get_size(struct maildrop_reader *r, struct slice digits)
     return true;
 }
 
-/* One of the lines that may be absent, or come more than once. */
+/* Reads a line that is optional or may come more than once. */
 static bool get_later_line(struct maildrop_reader *r, struct slice line)
 {
     if (r->stage < AT_ENVID && take_key(&line, "name")) {
@@ -324,7 +324,7 @@ static void write_all(struct maildrop_file *f, struct slice bytes)
     }
 }
 
-/* A name of its own: time and process, and a number where even that is taken. */
+/* Creates a file with a unique name: time and process, and a number if that name exists. */
 static int create(struct maildrop_file *f)
 {
     struct timespec now;
@@ -361,7 +361,7 @@ int maildrop_create(struct maildrop_file *f, const char *directory, const struct
     }
     error = create(f);
     if (error != 0) {
-        (void)close(f->directory); /* nothing was done with it */
+        (void)close(f->directory); /* no file was created */
         buf_fini(&head);
         return error;
     }
@@ -410,13 +410,13 @@ int maildrop_commit(struct maildrop_file *f)
         return error;
     }
     (void)close(f->fd);        /* synced */
-    (void)close(f->directory); /* O_PATH: nothing is written */
+    (void)close(f->directory); /* O_PATH: no data to write */
     return 0;
 }
 
 void maildrop_abort(struct maildrop_file *f)
 {
-    /* A file that can't be removed stays incomplete, and pickup passes it over. */
+    /* A file that can't be removed stays incomplete, and pickup ignores it. */
     (void)unlinkat(f->directory, f->name, 0);
     (void)close(f->fd);
     (void)close(f->directory);

@@ -13,17 +13,14 @@
 #include <unistd.h>
 
 #include "address.h"
-#include "arrival.h"
 #include "check.h"
-#include "classify.h"
 #include "clock.h"
-#include "content.h"
-#include "draft.h"
 #include "entropy.h"
 #include "filters.h"
 #include "hash.h"
 #include "header.h"
 #include "line_ends.h"
+#include "local_mail.h"
 #include "log.h"
 #include "maildrop.h"
 #include "mem.h"
@@ -32,54 +29,55 @@
 #include "stream.h"
 #include "wire.h"
 
-#define SCAN_US       (60 * US_PER_S) /* inotify may miss a file; a scan does not */
-#define LATER_US      (60 * US_PER_S) /* after a 4xx of the queue's */
+#define SCAN_US       (60 * US_PER_S) /* a scan finds files that inotify has missed */
+#define LATER_US      (60 * US_PER_S) /* wait after a 4xx reply */
 #define READ_SIZE     65536u
-#define INSIDE_MAX    (1u << 20) /* content in the frame; spool_inline_limit may be less */
-#define PREFIX_MAX    8192u      /* fields that are added */
-#define KNOWN_MAX     10000u     /* files that are remembered */
-#define SAME_NAME_MAX 1000u      /* files of one name in corrupt/ */
-#define TURN_BYTES    (1u << 20) /* read in a turn */
-#define TURN_FILES    256u       /* looked at in a turn */
-#define SENT_MAX      64u        /* submissions without an answer */
-#define FILTERED_MAX  16u        /* mails that filters look at */
+#define INSIDE_MAX    (1u << 20) /* content in the frame; at most spool_inline_limit */
+#define PREFIX_MAX    8192u      /* bytes of added fields */
+#define KNOWN_MAX     10000u     /* maximum of remembered files */
+#define SAME_NAME_MAX 1000u      /* maximum of files with one name in corrupt/ */
+#define TURN_BYTES    (1u << 20) /* bytes read in a turn */
+#define TURN_FILES    256u       /* directory entries per turn */
+#define SENT_MAX      64u        /* maximum of submissions without an answer */
+#define FILTERED_MAX  16u        /* maximum of mails at filters */
 
 enum known_state {
-    KNOWN_FILTERED, /* filters look at its mail */
-    KNOWN_SENT,     /* the queue has it; `token` tells which answer is for it */
-    KNOWN_LATER,    /* queue or filters could not take it; again at `due` */
-    KNOWN_LEFT,     /* can't be used; was mentioned */
+    KNOWN_FILTERED, /* filters have its mail */
+    KNOWN_SENT,     /* the queue process has its mail, with `token` */
+    KNOWN_LATER,    /* deferred by queue or filters until `due` */
+    KNOWN_LEFT,     /* unusable, and logged */
 };
 
 struct pickup_mail;
 
-/* A file that is to be passed over by scans for now. */
+/* A file that scans ignore for now. */
 struct known_file {
     UT_hash_handle hh;
-    char *name; /* the key */
+    char *name; /* key of the hash */
     enum known_state state;
     uint64_t token;
     struct mono due;
-    uint64_t scan; /* the last one that saw it */
-    dev_t device;  /* of the file that was read: another file may have the name by now */
+    uint64_t scan; /* number of the last scan that saw the file */
+    dev_t device;  /* identity of the file that was read; its name may belong to another file now */
     ino_t inode;
-    struct pickup_mail *mail; /* in KNOWN_FILTERED; owned */
-    struct arrival arrival;   /* in KNOWN_FILTERED and KNOWN_SENT: what rules did, for the log */
-    char *envelope;           /* for these lines; owned, or NULL */
+    struct pickup_mail *mail; /* mail in KNOWN_FILTERED; owned */
+    struct arrival arrival;   /* result of the rules, for the log, in KNOWN_FILTERED and
+                               * KNOWN_SENT */
+    char *envelope;           /* envelope for these log lines; owned, or NULL */
 };
 
-/* A mail that was read whole. */
+/* A complete mail. */
 struct pickup_mail {
     struct pickup *pickup;
     struct known_file *item;
     struct draft draft;
-    struct filters *filters; /* owned; NULL: there are none */
-    unsigned flags;          /* of enum envelope_flag */
+    struct filters *filters; /* owned; NULL: none */
+    unsigned flags;          /* bits of enum envelope_flag */
     struct wall arrived;
     uid_t owner;
     char class_name[CLASS_NAME_MAX];
     enum class_source class_source;
-    char error[500]; /* the route of mail that is refused; empty: it is not */
+    char error[500]; /* route that refuses the mail; empty: accepted */
 };
 
 /* The file that is being read. */
@@ -87,24 +85,20 @@ struct pickup_file {
     char *name;
     int fd;
     struct stat st;
-    struct buf head; /* from the start of the file, until the envelope is complete */
+    struct buf head; /* start of the file, until the envelope is complete */
     struct maildrop envelope;
-    uint64_t content_left; /* bytes of the file still to be read */
+    uint64_t content_left; /* bytes of the file that are not read yet */
 
-    /* content in wire form */
     struct line_ends line_ends;
-    struct draft draft;
-    struct content scanner;
-    struct classify classify;
-    struct arrival arrival;
+    struct local_mail mail; /* content in wire form */
 };
 
 struct pickup {
     struct role *role;
-    struct rule_set *rules; /* of the configuration */
-    struct channel *queue;  /* NULL: there is no queue process at the moment */
+    struct rule_set *rules; /* rules of the configuration */
+    struct channel *queue;  /* NULL: no queue process now */
     int directory;
-    int corrupt; /* its subdirectory, or -1 */
+    int corrupt; /* descriptor of the subdirectory, or -1 */
     DIR *scan;
     struct event *watch;
     struct event *scan_timer;
@@ -115,15 +109,15 @@ struct pickup {
     uint64_t scan_number;
     uint64_t last_token;
     unsigned sent, filtered;
-    struct draft_budget budget; /* without a limit: what is read at once has one */
+    struct draft_budget budget; /* without a limit, because the number of mails in memory has one */
     struct streams *streams;
     struct filter_hub hub;
     struct filter_set *filters; /* non_smtpd_milters; NULL: none */
-    struct known_file *items;   /* hash table by name */
-    struct pickup_file *file;   /* or NULL */
+    struct known_file *items;   /* hash by name */
+    struct pickup_file *file;   /* NULL: no file is being read */
 };
 
-/* ---- files that are passed over ------------------------------------------------------------- */
+/* ---- known files ---------------------------------------------------------------------------- */
 
 static struct known_file *find_known(struct pickup *p, const char *name)
 {
@@ -153,7 +147,7 @@ static void free_mail(struct pickup_mail *mail)
     }
 }
 
-/* Out of KNOWN_SENT or KNOWN_FILTERED. */
+/* Removes the item from the counts of KNOWN_SENT or KNOWN_FILTERED, and frees its mail. */
 static void leave_state(struct pickup *p, struct known_file *item)
 {
     if (item->state == KNOWN_SENT) {
@@ -177,24 +171,23 @@ static void remove_known(struct pickup *p, struct known_file *item)
     mem_free(item);
 }
 
-/* A file that stays where it is and must not be mentioned in each scan. */
+/* Leaves a file in place, logs it once, and ignores it in later scans. */
 static void leave(struct pickup *p, const char *name, const char *why)
 {
     if (HASH_COUNT(p->items) < KNOWN_MAX) {
         log_warning("maildrop/%s: %s: left there", name, why);
-        (void)add_known(p, name, KNOWN_LEFT); /* to be found by its name */
+        (void)add_known(p, name, KNOWN_LEFT); /* found again by its name */
     }
 }
 
-/* Out of memory or descriptors: not the mail's fault, and it may pass. */
+/* Defers a file after a lack of memory or descriptors, which is temporary and not its fault. */
 static void try_later(struct pickup *p, const char *name, const char *why)
 {
     log_warning("maildrop/%s: %s: tried again later", name, why);
     add_known(p, name, KNOWN_LATER)->due = mono_after(clock_mono(), LATER_US);
 }
 
-/* Move a file that is no mail out of the way. One of the same name that is there already stays: the
- * new one gets a number. */
+/* Moves an unusable file to corrupt/. A number is added to its name if that name exists there. */
 static void quarantine(struct pickup *p, const char *name, const char *why)
 {
     char as[NAME_MAX + 1];
@@ -215,7 +208,7 @@ static void quarantine(struct pickup *p, const char *name, const char *why)
                 strcmp(as, name) == 0 ? "" : "/", strcmp(as, name) == 0 ? "" : as);
 }
 
-/* Forget what is not there any more. */
+/* Forgets files that no longer exist. */
 static void forget_missing(struct pickup *p)
 {
     struct known_file *item, *following;
@@ -244,13 +237,11 @@ static void close_file(struct pickup *p)
         return;
     }
     if (j->fd >= 0) {
-        (void)close(j->fd); /* only read */
+        (void)close(j->fd); /* was only read */
     }
     maildrop_fini(&j->envelope);
     buf_fini(&j->head);
-    draft_drop(&j->draft);
-    classify_drop(&j->classify);
-    arrival_drop(&j->arrival);
+    local_mail_drop(&j->mail);
     mem_free(j->name);
     mem_free(j);
     p->file = NULL;
@@ -272,7 +263,7 @@ static bool is_legal_name(const char *name)
     return name[0] != '\0';
 }
 
-/* Begin with a file, if it is one to begin with. */
+/* Opens a file for reading, if it is a complete mail file. */
 static void begin_file(struct pickup *p, const char *name)
 {
     struct stat st, opened;
@@ -280,7 +271,7 @@ static void begin_file(struct pickup *p, const char *name)
 
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
         fstatat(p->directory, name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
-        return; /* gone */
+        return; /* no longer exists */
     }
     if (!is_legal_name(name)) {
         leave(p, name, "it has no name of sendmail's");
@@ -309,43 +300,18 @@ static void begin_file(struct pickup *p, const char *name)
         return;
     }
     if (fstat(fd, &opened) != 0 || opened.st_dev != st.st_dev || opened.st_ino != st.st_ino) {
-        (void)close(fd); /* exchanged in between; the next scan sees what it is now */
+        (void)close(fd); /* replaced meanwhile; the next scan handles the new file */
         return;
     }
     p->file = mem_new(sizeof *p->file);
     *p->file = (struct pickup_file){.fd = fd, .st = opened};
     p->file->name = mem_string(name);
     buf_init(&p->file->head, MAILDROP_HEAD_MAX + READ_SIZE);
-    draft_init(&p->file->draft, &p->budget, inside_limit(p->role->conf));
-    content_init(&p->file->scanner, CONTENT_COUNTED);
-    classify_begin(&p->file->classify, p->role->conf);
-    arrival_begin(&p->file->arrival, p->rules, false);
-    arrival_data(&p->file->arrival, p->role->conf);
+    local_mail_begin(&p->file->mail, p->role->conf, p->rules, &p->budget,
+                     inside_limit(p->role->conf));
 }
 
-/* Content that has passed the rules. */
-static void put_content(void *arg, struct slice bytes)
-{
-    struct pickup_file *j = arg;
-
-    (void)draft_add_content(&j->draft, bytes); /* the draft says whether that failed */
-}
-
-/* Take wire form: count, look for the class, and keep what the rules let pass. */
-static void take_wire(struct pickup_file *j, struct slice wire)
-{
-    struct slice rest = wire, ignored;
-    size_t used;
-
-    classify_feed(&j->classify, wire);
-    while (rest.len > 0) {
-        (void)content_feed(&j->scanner, rest, &used, &ignored); /* counted: never says "end" */
-        rest = slice_skip(rest, used);
-    }
-    arrival_content(&j->arrival, wire, put_content, j);
-}
-
-/* False when the draft has failed. */
+/* Adds content of the file. Returns false if the draft has failed. */
 static bool add_content(struct pickup *p, struct slice bytes)
 {
     struct pickup_file *j = p->file;
@@ -354,35 +320,31 @@ static bool add_content(struct pickup *p, struct slice bytes)
     CHECK(bytes.len <= j->content_left);
     j->content_left -= bytes.len;
     buf_init(&wire, 2 * READ_SIZE + 1);
-    while (bytes.len > 0 && !j->draft.failed) {
+    while (bytes.len > 0 && !j->mail.draft.failed) {
         struct slice part = slice_of(bytes.ptr, bytes.len < READ_SIZE ? bytes.len : READ_SIZE);
 
         buf_clear(&wire);
-        take_wire(j, line_ends_add(&j->line_ends, part, &wire));
+        local_mail_add(&j->mail, line_ends_add(&j->line_ends, part, &wire));
         bytes = slice_skip(bytes, part.len);
     }
     buf_fini(&wire);
-    return !j->draft.failed;
+    return !j->mail.draft.failed;
 }
 
-/* The last line gets an end when it has none. What the rules say of the whole; the draft says
- * whether it failed. */
+/* Ends the content, and its last line if that has no line end. Returns the reply of the rules; a
+ * failure shows in the draft. */
 static struct server_reply end_content(struct pickup *p)
 {
     struct pickup_file *j = p->file;
-    struct server_reply ruled;
     struct buf wire;
 
     buf_init(&wire, 8);
-    take_wire(j, line_ends_finish(&j->line_ends, &wire));
+    local_mail_add(&j->mail, line_ends_finish(&j->line_ends, &wire));
     buf_fini(&wire);
-    content_finish(&j->scanner);
-    ruled = arrival_end(&j->arrival, p->role->conf, j->name, put_content, j);
-    (void)draft_finish(&j->draft); /* see above */
-    return ruled;
+    return local_mail_end(&j->mail, p->role->conf, j->name);
 }
 
-/* The envelope is complete: check the file's size against it. */
+/* Compares the complete envelope with the size of the file. Returns the fault, or NULL. */
 static const char *check_envelope(const struct pickup *p, size_t head)
 {
     const struct pickup_file *j = p->file;
@@ -397,10 +359,10 @@ static const char *check_envelope(const struct pickup *p, size_t head)
     return NULL;
 }
 
-/* The draft has failed: of a header that does not fit, or for lack of memory. */
+/* Handles a failed draft: its header is too large, or memory is short. */
 static void draft_failed(struct pickup *p)
 {
-    const struct content_facts *facts = &p->file->scanner.facts;
+    const struct content_facts *facts = &p->file->mail.scanner.facts;
 
     if (!facts->header_ended && facts->bytes > DRAFT_HEADER_MAX) {
         give_up(p, "its header is too large");
@@ -410,7 +372,7 @@ static void draft_failed(struct pickup *p)
     close_file(p);
 }
 
-/* An address without a domain is one of $myorigin. NULL: it has one. */
+/* Returns the address with $myorigin as its domain, to be freed; NULL if it has a domain. */
 static char *qualify(const struct pickup *p, struct slice address)
 {
     struct buf b;
@@ -420,11 +382,11 @@ static char *qualify(const struct pickup *p, struct slice address)
     }
     buf_init(&b, ADDRESS_MAX + CONF_LINE_MAX);
     (void)buf_addf(&b, "%.*s@%s", SLICE_ARGS(address),
-                   p->role->conf->myorigin); /* within the limit */
+                   p->role->conf->myorigin); /* its limit is the sum */
     return buf_take(&b);
 }
 
-/* Begin the draft with sender or recipient number `i`. What is wrong with it, or NULL. */
+/* Begins the draft with the sender, or adds recipient number `i`. Returns the fault, or NULL. */
 static const char *take_address(struct pickup *p, struct slice address, size_t i, bool is_sender)
 {
     const struct maildrop *m = &p->file->envelope;
@@ -434,8 +396,8 @@ static const char *take_address(struct pickup *p, struct slice address, size_t i
     address = owned == NULL ? address : slice_string(owned);
     if (address.len > ADDRESS_MAX) {
         why = is_sender ? "the sender's address is too long" : "a recipient's address is too long";
-    } else if (is_sender ? !draft_begin(&p->file->draft, address, m->envid)
-                         : !draft_add_rcpt(&p->file->draft, address, m->rcpts[i].orcpt,
+    } else if (is_sender ? !draft_begin(&p->file->mail.draft, address, m->envid)
+                         : !draft_add_rcpt(&p->file->mail.draft, address, m->rcpts[i].orcpt,
                                            m->rcpts[i].notify)) {
         why = "its recipients take too much room";
     }
@@ -451,12 +413,12 @@ static const char *take_envelope(struct pickup *p)
     for (size_t i = 0; i < m->rcpt_count && why == NULL; i++) {
         why = take_address(p, m->rcpts[i].address, i, false);
     }
-    draft_keep_header(&p->file->draft);
+    draft_keep_header(&p->file->mail.draft);
     return why;
 }
 
-/* Read on in the head. The buffer doubles before it is looked at again, so that a long list of
- * recipients is read in linear time. */
+/* Reads more of the head. The buffer doubles between two parses, so that a long list of recipients
+ * takes linear time. */
 static void read_head(struct pickup *p, size_t *budget)
 {
     struct pickup_file *j = p->file;
@@ -513,14 +475,14 @@ static void read_content(struct pickup *p, size_t *budget)
     }
 }
 
-/* ---- what is added -------------------------------------------------------------------------- */
+/* ---- added fields --------------------------------------------------------------------------- */
 
-/* A display name: as a quoted string, or as an encoded word (RFC 2047) when it is not ASCII. */
+/* Adds a display name: a quoted string, or an encoded word (RFC 2047) if it is not ASCII. */
 static void add_name(struct slice name, struct buf *out)
 {
     bool ascii = address_is_ascii(name);
 
-    (void)buf_add_string(out, ascii ? "\"" : "=?utf-8?q?"); /* sticky, all of it */
+    (void)buf_add_string(out, ascii ? "\"" : "=?utf-8?q?"); /* errors are sticky */
     for (size_t i = 0; i < name.len; i++) {
         char c = name.ptr[i];
 
@@ -537,7 +499,7 @@ static void add_name(struct slice name, struct buf *out)
 
 static void add_from(const struct pickup *p, struct slice sender, struct buf *out)
 {
-    (void)buf_add_string(out, "From: "); /* sticky, all of it */
+    (void)buf_add_string(out, "From: "); /* errors are sticky */
     if (sender.len == 0) {
         (void)buf_addf(out, "MAILER-DAEMON@%.255s\r\n", p->role->conf->myhostname);
         return;
@@ -555,10 +517,10 @@ static int zone_minutes(struct wall t)
     return clock_zone(t) / 60;
 }
 
-/* Fields that every mail has to have (RFC 5322, 3.6), in front of those that it has. */
+/* Adds missing mandatory fields (RFC 5322, 3.6) before the others. */
 static bool add_missing(const struct pickup *p, struct wall arrived)
 {
-    struct draft *d = &p->file->draft;
+    struct draft *d = &p->file->mail.draft;
     unsigned present = header_presence(draft_header(d));
     struct buf header;
     bool ok = true;
@@ -568,7 +530,7 @@ static bool add_missing(const struct pickup *p, struct wall arrived)
         add_from(p, draft_sender(d), &header);
     }
     if ((present & HEADER_DATE) == 0) {
-        (void)buf_add_string(&header, "Date: "); /* sticky, all of it */
+        (void)buf_add_string(&header, "Date: "); /* errors are sticky */
         (void)header_date(arrived, zone_minutes(arrived), &header);
         (void)buf_add_string(&header, "\r\n");
     }
@@ -577,7 +539,7 @@ static bool add_missing(const struct pickup *p, struct wall arrived)
                        (long long)us_seconds(arrived.us), entropy_u64(), p->role->conf->myhostname);
     }
     if (buf_len(&header) > 0) {
-        (void)buf_add(&header, draft_header(d)); /* sticky */
+        (void)buf_add(&header, draft_header(d)); /* errors are sticky */
         ok = !header.failed && draft_set_header(d, buf_slice(&header));
     }
     buf_fini(&header);
@@ -587,14 +549,14 @@ static bool add_missing(const struct pickup *p, struct wall arrived)
 static void add_trace(const struct pickup_mail *m, struct buf *out)
 {
     (void)buf_addf(out, "Received: by %.255s (Sluice, from userid %u)\r\n\tid \1; ",
-                   m->pickup->role->conf->myhostname, (unsigned)m->owner); /* sticky, all of it */
+                   m->pickup->role->conf->myhostname, (unsigned)m->owner); /* errors are sticky */
     (void)header_date(m->arrived, zone_minutes(m->arrived), out);
     (void)buf_add_string(out, "\r\n");
 }
 
 /* ---- submitting ----------------------------------------------------------------------------- */
 
-/* When the file was complete: a time that its owner can't choose. */
+/* Returns the time when the file became complete, which its owner can't choose. */
 static struct wall arrival(const struct pickup_file *j)
 {
     struct wall t = {(int64_t)j->st.st_ctim.tv_sec * US_PER_S + j->st.st_ctim.tv_nsec / 1000};
@@ -605,22 +567,11 @@ static struct wall arrival(const struct pickup_file *j)
 static unsigned flags_of(const struct pickup_file *j)
 {
     return j->envelope.flags |
-           ((j->scanner.facts.flags & CONTENT_8BIT) != 0 ? (unsigned)ENVELOPE_8BIT : 0);
+           ((j->mail.scanner.facts.flags & CONTENT_8BIT) != 0 ? (unsigned)ENVELOPE_8BIT : 0);
 }
 
-/* For the lines of log: as Postfix names mail of sendmail. */
-static char *envelope_text(const struct draft *d)
-{
-    struct slice sender = draft_sender(d), rcpt = draft_first_rcpt(d);
-    struct buf text;
-
-    buf_init(&text, 2 * ADDRESS_MAX + 100);
-    (void)buf_addf(&text, "from=<%.*s> to=<%.*s>", SLICE_ARGS(sender), SLICE_ARGS(rcpt)); /* fits */
-    return buf_take(&text);
-}
-
-/* The recipients as they go to the queue. Mail that is refused goes back to its sender, as there is
- * no client to be told. */
+/* Returns the recipients for the queue, to be freed. Refused mail gets a route to `error:` and so
+ * bounces, because there is no client for a reply. */
 static struct wire_rcpt *make_rcpts(struct pickup *p, struct pickup_mail *m, uint32_t *ret_count)
 {
     struct wire_rcpt *rcpts = draft_envelope(&m->draft);
@@ -637,7 +588,7 @@ static struct wire_rcpt *make_rcpts(struct pickup *p, struct pickup_mail *m, uin
     return rcpts;
 }
 
-/* Hand it to the queue. */
+/* Submits the mail to the queue process. */
 static void send_mail(struct pickup *p, struct pickup_mail *m)
 {
     struct known_file *item = m->item;
@@ -676,7 +627,7 @@ static void send_mail(struct pickup *p, struct pickup_mail *m)
     p->sent++;
 }
 
-/* The file that was read, and no other that has got its name since. */
+/* Removes the file that was read, unless another file has its name now. */
 static void remove_file(struct pickup *p, const struct known_file *item)
 {
     struct stat st;
@@ -688,7 +639,7 @@ static void remove_file(struct pickup *p, const struct known_file *item)
     }
 }
 
-/* As a client would: the mail stays, and comes again. */
+/* Keeps the file for another attempt. */
 static void later(struct pickup *p, struct known_file *item)
 {
     leave_state(p, item);
@@ -705,7 +656,7 @@ static void defer(struct pickup *p, struct known_file *item, unsigned code, stru
     later(p, item);
 }
 
-/* Done with, and its file. */
+/* Removes the file of a mail and forgets it. */
 static void forget_file(struct pickup *p, struct known_file *item)
 {
     remove_file(p, item);
@@ -715,7 +666,7 @@ static void forget_file(struct pickup *p, struct known_file *item)
 static void refuse(struct pickup_mail *m, const char *status, struct slice text)
 {
     (void)snprintf(m->error, sizeof m->error, "error:%s %.*s", status,
-                   SLICE_ARGS(text)); /* cut at worst */
+                   SLICE_ARGS(text)); /* or is cut */
 }
 
 static void log_item_rules(const struct known_file *item, const char *id)
@@ -725,7 +676,7 @@ static void log_item_rules(const struct known_file *item, const char *id)
 
 static void wake(struct pickup *p);
 
-/* What the filters say of it. */
+/* Handles the answer of the filters. */
 static void mail_filtered(struct pickup_mail *m)
 {
     const struct filters_answer *answer = filters_answer(m->filters);
@@ -760,7 +711,7 @@ static void on_filters(void *arg, struct filters *f)
     mail_filtered(arg);
 }
 
-/* Of the file that was read. Its draft goes over to the mail. */
+/* Makes a mail of the file that was read, and moves its draft there. */
 static struct pickup_mail *make_mail(struct pickup *p, struct wall arrived)
 {
     struct pickup_file *j = p->file;
@@ -773,23 +724,24 @@ static struct pickup_mail *make_mail(struct pickup *p, struct wall arrived)
     m->owner = j->st.st_uid;
     m->flags = flags_of(j);
     (void)snprintf(client, sizeof client, "userid %u", (unsigned)m->owner); /* fits */
-    class = classify_end(&j->classify, p->role->conf, true, SLICE(""), NULL, client, class_room);
+    class =
+        classify_end(&j->mail.classify, p->role->conf, true, SLICE(""), NULL, client, class_room);
     (void)snprintf(m->class_name, sizeof m->class_name, "%.*s", SLICE_ARGS(class.name)); /* fits */
     m->class_source = class.source;
-    m->draft = j->draft;
-    draft_init(&j->draft, &p->budget, 0); /* nothing is in it */
+    m->draft = j->mail.draft;
+    draft_init(&j->mail.draft, &p->budget, 0); /* the draft was moved */
     m->item = add_known(p, j->name, KNOWN_FILTERED);
     m->item->mail = m;
     m->item->device = j->st.st_dev;
     m->item->inode = j->st.st_ino;
-    m->item->envelope = envelope_text(&m->draft);
-    m->item->arrival = j->arrival;
-    j->arrival = (struct arrival){.set = NULL};
+    m->item->envelope = local_mail_envelope(&m->draft);
+    m->item->arrival = j->mail.arrival;
+    j->mail.arrival = (struct arrival){.set = NULL};
     p->filtered++;
     return m;
 }
 
-/* A mail that was read: ask the filters, or hand it to the queue at once. */
+/* Passes a mail to the filters, or to the queue process without them. */
 static void pass_on(struct pickup *p, struct pickup_mail *m)
 {
     static const struct filters_client local = {
@@ -805,25 +757,26 @@ static void pass_on(struct pickup *p, struct pickup_mail *m)
     }
 }
 
-/* All of the file has been read. */
+/* Handles the end of a file. */
 static void finish_file(struct pickup *p)
 {
     struct server_reply ruled = end_content(p);
     struct pickup_file *j = p->file;
     struct wall arrived = arrival(j);
-    bool discards = j->arrival.ruling.discard;
+    bool discards = j->mail.arrival.ruling.discard;
     char status[ACTION_STATUS_MAX];
     struct pickup_mail *m;
 
-    if ((int64_t)j->scanner.facts.received > p->role->conf->hopcount_limit) {
+    if ((int64_t)j->mail.scanner.facts.received > p->role->conf->hopcount_limit) {
         give_up(p, "too many hops: it goes round in circles");
         return;
     }
-    if (j->draft.failed || !add_missing(p, arrived)) {
+    if (j->mail.draft.failed || !add_missing(p, arrived)) {
         draft_failed(p);
         return;
     }
-    (void)snprintf(status, sizeof status, "%s", ruled.code != 0 ? ruled.status : ""); /* as long */
+    (void)snprintf(status, sizeof status, "%s",
+                   ruled.code != 0 ? ruled.status : ""); /* equal sizes */
     m = make_mail(p, arrived);
     close_file(p);
     if (ruled.code == 0 && !discards) {
@@ -860,7 +813,7 @@ static void take_answer(struct pickup *p, const struct wire_submit_done *done)
     char why[256], id[WIRE_ID_MAX + 1];
 
     if (item == NULL) {
-        return; /* of a submission before the queue was restarted */
+        return; /* answer to a submission before a restart of the queue process */
     }
     (void)snprintf(id, sizeof id, "%.*s", SLICE_ARGS(done->id)); /* fits */
     log_item_rules(item, id[0] != '\0' ? id : "NOQUEUE");
@@ -869,7 +822,7 @@ static void take_answer(struct pickup *p, const struct wire_submit_done *done)
     } else if (done->code >= 500) {
         char *name = mem_string(item->name);
         (void)snprintf(why, sizeof why, "refused: %u %.*s %.*s", done->code,
-                       SLICE_ARGS(done->status), SLICE_ARGS(done->text)); /* cut is fine */
+                       SLICE_ARGS(done->status), SLICE_ARGS(done->text)); /* may be cut */
         remove_known(p, item);
         quarantine(p, name, why);
         mem_free(name);
@@ -881,7 +834,7 @@ static void take_answer(struct pickup *p, const struct wire_submit_done *done)
 
 /* ---- scanning ------------------------------------------------------------------------------- */
 
-/* Go on soon, but let others have their turn. */
+/* Continues in the next turn of the loop. */
 static void wake(struct pickup *p)
 {
     static const struct timeval soon = {0};
@@ -891,7 +844,7 @@ static void wake(struct pickup *p)
     }
 }
 
-/* Is the file to be looked at now? */
+/* Should the scan read this file now? */
 static bool is_due(struct pickup *p, const char *name)
 {
     struct known_file *item = find_known(p, name);
@@ -907,7 +860,7 @@ static bool is_due(struct pickup *p, const char *name)
     return false;
 }
 
-/* Look at the next file. False at the end of the scan. */
+/* Handles the next file. Returns false at the end of the scan. */
 static bool scan_next(struct pickup *p)
 {
     struct dirent *entry;
@@ -943,7 +896,7 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
     for (unsigned looked = 0; looked < TURN_FILES && budget > 0;) {
         if (p->queue == NULL || p->role->stopping || p->sent == SENT_MAX ||
             p->filtered == FILTERED_MAX) {
-            return; /* a new channel or an answer wakes us */
+            return; /* a new channel or an answer continues */
         }
         if (p->file == NULL) {
             if (!scan_next(p)) {
@@ -971,7 +924,7 @@ static void on_scan_timer(evutil_socket_t fd, short what, void *arg)
     wake(p);
 }
 
-/* Something has happened in the directory; the scan finds out what. */
+/* Starts a scan after any change of the directory. */
 static void on_watch(evutil_socket_t fd, short what, void *arg)
 {
     struct pickup *p = arg;
@@ -986,7 +939,7 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
 
 /* ---- the queue process ---------------------------------------------------------------------- */
 
-/* Stopping, and no file waits for an answer. */
+/* Exits a stopping process if no file waits for an answer. */
 static void stop_if_done(struct pickup *p)
 {
     if (p->role->stopping && p->sent == 0) {
@@ -1003,7 +956,7 @@ static void on_stop_timer(evutil_socket_t fd, short what, void *arg)
     role_exit(p->role, EX_OK);
 }
 
-/* Submissions without an answer are made again: their files are still there. */
+/* Forgets submissions without an answer, so that the next scan repeats them. */
 static void forget_queue(struct pickup *p)
 {
     struct known_file *item, *following;
@@ -1018,7 +971,7 @@ static void forget_queue(struct pickup *p)
     }
 }
 
-/* False: it does not decode, or is nothing that pickup is told. */
+/* Handles a frame. Returns false if it does not decode or has an unexpected type. */
 static bool queue_frame(struct pickup *p, const struct frame *frame)
 {
     struct wire_submit_done done;
@@ -1031,7 +984,7 @@ static bool queue_frame(struct pickup *p, const struct frame *frame)
         }
         take_answer(p, &done);
         return true;
-    case WIRE_FLOW: /* the answers say the same, and files wait as well as clients */
+    case WIRE_FLOW: /* ignored: files can wait, and the answers suffice */
         return wire_get_flow(frame->body, &flow);
     default:
         return false;
@@ -1046,7 +999,7 @@ static void on_queue(void *arg, struct channel *ch)
 
     while ((event = channel_next(ch, &frame)) == CHANNEL_FRAME) {
         if (frame.fd >= 0) {
-            (void)close(frame.fd); /* no frame to us has one */
+            (void)close(frame.fd); /* no frame has one */
         }
         if (!queue_frame(p, &frame)) {
             log_error("queue: a frame of type %u does not decode: connection closed", frame.type);
@@ -1063,20 +1016,20 @@ static void on_queue(void *arg, struct channel *ch)
 
 /* ---- the role ------------------------------------------------------------------------------- */
 
-/* Only a directory of our own: what a user made under this name may be anything. */
+/* Opens corrupt/ if this user owns it: an entry that another user made can be anything. */
 static int open_corrupt(int directory)
 {
     int fd = openat(directory, "corrupt", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     struct stat st;
 
     if (fd >= 0 && (fstat(fd, &st) != 0 || st.st_uid != geteuid())) {
-        (void)close(fd); /* nothing was done with it */
+        (void)close(fd); /* was only opened */
         fd = -1;
     }
     return fd;
 }
 
-/* Without a watch the periodic scan has to do. */
+/* Watches the directory. Without a watch only the periodic scan finds files. */
 static void watch(struct pickup *p)
 {
     int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
@@ -1101,25 +1054,7 @@ static void event_make(struct event **ret, struct role *role, short what, event_
     CHECK(*ret != NULL);
 }
 
-/* As in receive.c: without its rules it may take nothing in. */
-static bool use_rules(struct pickup *p)
-{
-    struct rule_set *rules;
-    struct buf error;
-
-    buf_init(&error, LOG_LINE_MAX);
-    rules = rule_set_new(p->role->tables_fd, p->role->conf, &error);
-    if (rules == NULL) {
-        log_error("rules: %s", buf_cstr(&error));
-    } else {
-        rule_set_unref(p->rules);
-        p->rules = rules;
-    }
-    buf_fini(&error);
-    return rules != NULL;
-}
-
-/* Everything that has a path is opened here, before the process is confined. */
+/* Opens everything that has a path, before the process is confined. */
 static int pickup_start(struct role *role)
 {
     static const struct timeval period = {.tv_sec = SCAN_US / US_PER_S};
@@ -1132,7 +1067,7 @@ static int pickup_start(struct role *role)
     if (scan == NULL) {
         log_error("%s: %s", path, strerror(errno));
         if (copy >= 0) {
-            (void)close(copy); /* only read */
+            (void)close(copy); /* was only opened */
         }
         if (fd >= 0) {
             (void)close(fd);
@@ -1159,7 +1094,7 @@ static int pickup_start(struct role *role)
     event_make(&p->stop_timer, role, 0, on_stop_timer);
     CHECK(event_add(p->scan_timer, &period) == 0);
     watch(p);
-    return use_rules(p) ? EX_OK : EX_SOFTWARE;
+    return arrival_use_rules(role, &p->rules) ? EX_OK : EX_SOFTWARE;
 }
 
 static void pickup_peer(struct role *role, const struct wire_peer *peer, int fd)
@@ -1167,7 +1102,7 @@ static void pickup_peer(struct role *role, const struct wire_peer *peer, int fd)
     struct pickup *p = role->state;
 
     if (peer->role != ROLE_QUEUE) {
-        (void)close(fd); /* not a neighbour of ours */
+        (void)close(fd); /* no business with this process */
         return;
     }
     if (p->queue != NULL) {
@@ -1178,17 +1113,17 @@ static void pickup_peer(struct role *role, const struct wire_peer *peer, int fd)
     wake(p);
 }
 
-/* Files that were left may be taken by the new configuration's limits. */
+/* Applies the configuration and scans again. */
 static void pickup_reload(struct role *role, const struct conf *old)
 {
     struct pickup *p = role->state;
 
     (void)old;
-    if (!use_rules(p)) {
+    if (!arrival_use_rules(role, &p->rules)) {
         role_exit(role, EX_SOFTWARE);
         return;
     }
-    filter_set_unref(p->filters); /* mail that filters look at has its own reference */
+    filter_set_unref(p->filters); /* mail at filters has its own reference */
     p->filters = filter_set_new(role->conf, role->conf->non_smtpd_milters);
     p->scan_wanted = true;
     wake(p);
@@ -1206,12 +1141,12 @@ static void pickup_clock_moved(struct role *role)
     struct pickup *p = role->state;
 
     streams_clock_moved(p->streams);
-    p->scan_wanted = true; /* what waits may be due */
+    p->scan_wanted = true; /* deferred files may be due */
     wake(p);
 }
 
-/* Submit nothing more; what filters look at stays in its file. The queue's answers are still waited
- * for: a file whose mail was committed would be submitted again after the next start. */
+/* Stops submissions; mail at filters stays in its file. Waits for answers of the queue process,
+ * because a committed mail whose file remains would be submitted again after the next start. */
 static void pickup_stop(struct role *role)
 {
     struct pickup *p = role->state;
@@ -1247,7 +1182,7 @@ static void pickup_end(struct role *role)
     if (p->watch != NULL) {
         int fd = event_get_fd(p->watch);
         event_free(p->watch);
-        (void)close(fd); /* only read */
+        (void)close(fd); /* was only read */
     }
     event_free(p->scan_timer);
     event_free(p->turn_timer);

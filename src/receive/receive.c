@@ -8,6 +8,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "arrival.h"
 #include "callout.h"
 #include "check.h"
 #include "inject_session.h"
@@ -19,9 +20,9 @@
 #include "rule_set.h"
 #include "stream.h"
 
-/* Connections accepted in a row before others get their turn. */
+/* Maximum connections accepted in one turn. */
 #define ACCEPTS_PER_TURN 32
-/* When descriptors or memory have run out, accept again after this. */
+/* Seconds until the next accept after a lack of descriptors or memory. */
 #define ACCEPT_AGAIN_S 1
 
 struct receive_listener {
@@ -34,7 +35,7 @@ struct receive_listener {
 
 struct receive {
     struct role *role;
-    struct receive_settings *settings; /* for new sessions */
+    struct receive_settings *settings; /* settings of new sessions */
     struct receive_sessions sessions;
     struct inject_sessions injections;
     LIST_HEAD(, receive_listener) listeners;
@@ -60,7 +61,7 @@ static void on_queue(void *arg, struct channel *ch)
 
     while ((event = channel_next(ch, &frame)) == CHANNEL_FRAME) {
         if (frame.fd >= 0) {
-            (void)close(frame.fd); /* no frame to us has one */
+            (void)close(frame.fd); /* no frame has one */
         }
         if (!inject_sessions_frame(&r->injections, &frame) &&
             !receive_sessions_frame(&r->sessions, &frame)) {
@@ -84,7 +85,7 @@ static void on_auth(void *arg, struct channel *ch)
 
     while ((event = channel_next(ch, &frame)) == CHANNEL_FRAME) {
         if (frame.fd >= 0) {
-            (void)close(frame.fd); /* no frame to us has one */
+            (void)close(frame.fd); /* no frame has one */
         }
         if (!inject_sessions_frame(&r->injections, &frame) &&
             !receive_sessions_auth_frame(&r->sessions, &frame)) {
@@ -93,7 +94,7 @@ static void on_auth(void *arg, struct channel *ch)
             break;
         }
     }
-    if (event == CHANNEL_CLOSED) { /* the next one brings a new channel */
+    if (event == CHANNEL_CLOSED) { /* the next process brings a new channel */
         channel_free(r->sessions.auth);
         receive_sessions_set_auth(&r->sessions, NULL);
         inject_sessions_no_auth(&r->injections);
@@ -119,7 +120,7 @@ static void on_accept_again(evutil_socket_t fd, short what, void *arg)
     set_accepting(arg, true);
 }
 
-/* Connections wait in the kernel meanwhile; without this pause the loop would spin. */
+/* Pauses accepting, because the loop would spin. The kernel queues connections meanwhile. */
 static void pause_accepting(struct receive *r, int error)
 {
     static const struct timeval pause = {.tv_sec = ACCEPT_AGAIN_S};
@@ -150,29 +151,11 @@ static void on_accept(evutil_socket_t fd, short what, void *arg)
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             pause_accepting(l->r, errno);
             return;
-        } /* else this one client has trouble */
+        } /* other errors concern one client only */
     }
 }
 
 /* ---- the role ------------------------------------------------------------------------------- */
-
-/* The parent has read the same tables without an error. Without them nothing may come in. */
-static bool use_rules(struct receive *r)
-{
-    struct rule_set *rules;
-    struct buf error;
-
-    buf_init(&error, LOG_LINE_MAX);
-    rules = rule_set_new(r->role->tables_fd, r->role->conf, &error);
-    if (rules == NULL) {
-        log_error("rules: %s", buf_cstr(&error));
-    } else {
-        rule_set_unref(r->sessions.rules);
-        r->sessions.rules = rules;
-    }
-    buf_fini(&error);
-    return rules != NULL;
-}
 
 static void use_settings(struct receive *r)
 {
@@ -181,7 +164,7 @@ static void use_settings(struct receive *r)
     r->sessions.budget.max = r->settings->memory_max;
     if (r->sessions.budget.max < r->sessions.budget.used) {
         r->sessions.budget.max =
-            r->sessions.budget.used; /* until the next reload; what is here is here */
+            r->sessions.budget.used; /* messages in memory stay; corrected at the next reload */
     }
     callouts_configure(
         r->sessions.callouts,
@@ -217,7 +200,7 @@ static int receive_start(struct role *role)
     CHECK(r->accept_again != NULL);
     CHECK(r->stop_timer != NULL);
     use_settings(r);
-    return use_rules(r) ? EX_OK : EX_SOFTWARE;
+    return arrival_use_rules(r->role, &r->sessions.rules) ? EX_OK : EX_SOFTWARE;
 }
 
 static void receive_listener(struct role *role, struct slice url, int fd)
@@ -239,7 +222,7 @@ static void listener_free(struct receive_listener *l)
 {
     LIST_REMOVE(l, next);
     event_free(l->event);
-    (void)close(l->fd); /* a socket: nothing to lose */
+    (void)close(l->fd); /* a socket: no data to lose */
     receive_origin_unref(l->origin);
     mem_free(l);
 }
@@ -254,11 +237,11 @@ static void receive_peer(struct role *role, const struct wire_peer *peer, int fd
         auth = channel_new(role->base, fd, on_auth, r);
         channel_keep_secret(auth);
         receive_sessions_set_auth(&r->sessions, auth);
-        inject_sessions_no_auth(&r->injections); /* the old one's answers */
+        inject_sessions_no_auth(&r->injections); /* no answer of the old process will come */
         return;
     }
     if (peer->role != ROLE_QUEUE) {
-        (void)close(fd); /* not a neighbour of ours */
+        (void)close(fd); /* no business with this process */
         return;
     }
     channel_free(r->sessions.queue);
@@ -277,7 +260,7 @@ static bool is_listed(const struct conf_list *urls, const char *url)
     return false;
 }
 
-/* Listeners that are no longer wanted (all of them: NULL) close; their sessions go on. */
+/* Closes listeners that are not in `wanted`, or all if NULL. Their sessions continue. */
 static void close_listeners(struct receive *r, const struct conf_list *wanted)
 {
     struct receive_listener *l = LIST_FIRST(&r->listeners), *next;
@@ -296,7 +279,7 @@ static void receive_reload(struct role *role, const struct conf *old)
 
     (void)old;
     use_settings(r);
-    if (!use_rules(r)) {
+    if (!arrival_use_rules(r->role, &r->sessions.rules)) {
         role_exit(role, EX_SOFTWARE);
         return;
     }

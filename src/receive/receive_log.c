@@ -11,7 +11,7 @@ const char *receive_stage_name(const struct receive_session *s)
     return stage_names[s->stage];
 }
 
-/* Postfix's word, which knows neither TLS nor UTF-8. */
+/* Returns Postfix's name of the protocol, which ignores TLS and UTF-8. */
 static const char *log_protocol(const struct receive_session *s)
 {
     if (s->origin->lmtp) {
@@ -20,8 +20,8 @@ static const char *log_protocol(const struct receive_session *s)
     return strcmp(server_protocol(s->server), "SMTP") == 0 ? "SMTP" : "ESMTP";
 }
 
-/* `what` has happened to the command or message. `rcpt` with ptr NULL: none to name. `rule`: which
- * rule wanted it, "" for none. */
+/* Logs the event `what` of a command or message. `rcpt` with ptr NULL: no recipient. `rule`: the
+ * rule that caused it, or "". */
 void receive_log_event(const struct receive_session *s, const char *what, struct slice sender,
                        struct slice rcpt, const char *text, const char *rule)
 {
@@ -40,7 +40,6 @@ void receive_log_refusal(const struct receive_session *s, struct slice sender, s
     receive_log_event(s, "reject", sender, rcpt, text, rule);
 }
 
-/* What rules did to the message of the draft, behind its queue id or NOQUEUE. */
 void receive_log_rules(const struct receive_session *s, const char *id)
 {
     struct slice sender = draft_sender(&s->draft), rcpt = draft_first_rcpt(&s->draft);
@@ -69,7 +68,7 @@ void receive_log_reply(const struct receive_session *s, const struct server_repl
     receive_log_rule_reply(s, reply, sender, rcpt, "");
 }
 
-/* "name=1", or "name=1/3" where not all were good; nothing when there were none. */
+/* Adds "name=1", or "name=1/3" if some failed, or nothing if `all` is 0. */
 static void add_count(struct buf *out, const char *name, uint64_t good, uint64_t all)
 {
     if (all == 0) {

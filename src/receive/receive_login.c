@@ -6,7 +6,6 @@
 #include "mem.h"
 #include "name_lines.h"
 
-/* The auth process need not remember it. */
 void receive_login_end(struct receive_session *s)
 {
     if (s->login_token != 0 && s->all->auth != NULL) {
@@ -26,7 +25,6 @@ void receive_login_forget(struct receive_session *s)
     }
 }
 
-/* May the user that has logged in, if one has, send as this address? Code 0: yes. */
 struct server_reply receive_judge_sender(struct receive_session *s, struct slice sender)
 {
     struct buf *text = &s->all->text;
@@ -40,7 +38,6 @@ struct server_reply receive_judge_sender(struct receive_session *s, struct slice
     return (struct server_reply){553, "5.7.1", buf_slice(text)};
 }
 
-/* The auth process judges it. */
 void receive_login_ask(struct receive_session *s, const struct server_auth *auth)
 {
     char local[INET6_ADDRSTRLEN];
@@ -48,7 +45,7 @@ void receive_login_ask(struct receive_session *s, const struct server_auth *auth
     s->stage = STAGE_AUTH;
     s->mechanism = auth->mechanism;
     if (auth->first) {
-        receive_login_end(s); /* one that the client has given up */
+        receive_login_end(s); /* a login that the client abandoned */
         s->logins++;
     }
     if (s->all->auth == NULL || channel_waiting(s->all->auth) > RECEIVE_WAITING_MAX ||
@@ -75,7 +72,6 @@ void receive_login_ask(struct receive_session *s, const struct server_auth *auth
                                                     .local = slice_string(local)});
 }
 
-/* A login is under way: let it be over. */
 void receive_login_give_up(struct receive_session *s)
 {
     receive_forget_question(s);
@@ -84,7 +80,6 @@ void receive_login_give_up(struct receive_session *s)
     s->phase = PHASE_TALK;
 }
 
-/* The login is over, and not a good one. */
 void receive_login_refuse(struct receive_session *s, struct server_reply reply, const char *why)
 {
     if (receive_may_log(s->all, RECEIVE_QUOTA_LOGINS)) {
@@ -97,7 +92,7 @@ void receive_login_refuse(struct receive_session *s, struct server_reply reply, 
     receive_go_on(s);
 }
 
-/* All that relay_networks may, and as the user says. */
+/* Stores the login. The client may relay like one in relay_networks. */
 static void accept_login(struct receive_session *s, const struct wire_auth_answer *answer)
 {
     struct buf text;
@@ -110,16 +105,52 @@ static void accept_login(struct receive_session *s, const struct wire_auth_answe
     s->login->text = buf_take(&text);
     s->login->class_name = mem_copy(answer->class_name.ptr, answer->class_name.len);
     s->login->senders = mem_copy(answer->senders.ptr, answer->senders.len);
+    s->login->token = ++s->all->last_token;
+    s->login->stamp = answer->stamp;
     s->may_relay = true;
     admission_trust(&s->all->admission, &s->place);
     receive_forget_question(s);
     s->login_token = 0;
-    stream_keep_secret(s->stream, false); /* there is no second login */
+    stream_keep_secret(s->stream, false); /* a session has only one login */
     server_login_done(s->server, SERVER_ACCEPT);
     receive_go_on(s);
 }
 
-/* What clients are offered from now on. */
+void receive_login_check_all(struct receive_sessions *all)
+{
+    struct receive_session *s;
+
+    LIST_FOREACH(s, &all->list, next)
+    {
+        if (s->login != NULL && all->auth != NULL) {
+            wire_put_auth_check(all->auth,
+                                &(struct wire_auth_check){.login = s->login->token,
+                                                          .user = slice_string(s->login->user),
+                                                          .stamp = s->login->stamp});
+        }
+    }
+}
+
+static bool login_over(struct receive_sessions *all, struct slice body)
+{
+    struct receive_session *s;
+    uint64_t token;
+
+    if (!wire_get_number(body, &token)) {
+        return false;
+    }
+    LIST_FOREACH(s, &all->list, next)
+    {
+        if (s->login != NULL && s->login->token == token) {
+            receive_end_login(s);
+            return true;
+        }
+    }
+    return true; /* the session is gone */
+}
+
+/* Sets the mechanisms offered to clients, and checks all logins, because the users may have
+ * changed. */
 static bool take_mechanisms(struct receive_sessions *all, struct slice body)
 {
     uint64_t mechanisms;
@@ -129,6 +160,7 @@ static bool take_mechanisms(struct receive_sessions *all, struct slice body)
         return false;
     }
     all->mechanisms = (unsigned)mechanisms;
+    receive_login_check_all(all);
     return true;
 }
 
@@ -141,12 +173,15 @@ bool receive_sessions_auth_frame(struct receive_sessions *all, const struct fram
     if (frame->type == WIRE_AUTH_MECHANISMS) {
         return take_mechanisms(all, frame->body);
     }
+    if (frame->type == WIRE_AUTH_OVER) {
+        return login_over(all, frame->body);
+    }
     if (frame->type != WIRE_AUTH_ANSWER || !wire_get_auth_answer(frame->body, &answer)) {
         return false;
     }
     s = receive_find_asked(all, answer.login, QUESTION_LOGIN);
     if (s == NULL) {
-        return true; /* the client is gone */
+        return true; /* the session is gone */
     }
     switch (answer.result) {
     case WIRE_AUTH_CHALLENGE:
@@ -158,7 +193,7 @@ bool receive_sessions_auth_frame(struct receive_sessions *all, const struct fram
         accept_login(s, &answer);
         return true;
     case WIRE_AUTH_REFUSED:
-        s->login_token = 0; /* it is over there, too; so is each of the next */
+        s->login_token = 0; /* the auth process has ended the login, also in the cases below */
         (void)snprintf(why, sizeof why, "authentication failure, sasl_username=%.*s",
                        SLICE_ARGS(answer.user)); /* fits */
         receive_login_refuse(
@@ -177,7 +212,7 @@ bool receive_sessions_auth_frame(struct receive_sessions *all, const struct fram
         return true;
     case WIRE_AUTH_UNAVAILABLE:
         s->login_token = 0;
-        (void)snprintf(why, sizeof why, "%.*s", SLICE_ARGS(answer.challenge)); /* cut at most */
+        (void)snprintf(why, sizeof why, "%.*s", SLICE_ARGS(answer.challenge)); /* or is cut */
         receive_login_refuse(s, NO_AUTH, why);
         return true;
     case WIRE_AUTH_RESULTS:

@@ -11,7 +11,7 @@
 #include "mem.h"
 #include "receive_policy.h"
 
-/* The Received: header, with a hole for the queue id. */
+/* Returns the Received: field with a placeholder for the queue id. */
 static struct slice make_trace(struct receive_session *s)
 {
     struct receive_sessions *all = s->all;
@@ -30,14 +30,14 @@ static struct slice make_trace(struct receive_session *s)
 
     buf_clear(&all->trace);
     buf_clear(&all->trace_rest);
-    (void)buf_add(&all->trace, buf_slice(&s->arrival.ruling.prepend)); /* fits, or is seen below */
+    (void)buf_add(&all->trace, buf_slice(&s->arrival.ruling.prepend)); /* fits, or fails below */
     CHECK(header_received(&trace, &all->trace, &all->trace_rest));     /* all parts have limits */
     buf_add(&all->trace, SLICE("\1"));
     CHECK(buf_add(&all->trace, buf_slice(&all->trace_rest)));
     return buf_slice(&all->trace);
 }
 
-/* Give the engine the verdict on a message; LMTP wants it once for each recipient. */
+/* Passes the verdict on a message to the engine; in LMTP once for each recipient. */
 static void answer_message(struct receive_session *s, const struct server_reply *reply)
 {
     struct server_reply *replies;
@@ -59,11 +59,11 @@ static void refuse_message(struct receive_session *s, const struct server_reply 
     receive_log_reply(s, reply, draft_sender(&s->draft), slice_of(NULL, 0));
     receive_log_rules(s, "NOQUEUE");
     draft_drop(&s->draft);
-    answer_message(s, reply); /* which the arrival may have the words of */
+    answer_message(s, reply); /* the reply may point into the arrival */
     arrival_drop(&s->arrival);
 }
 
-/* A rule wants it gone; the client is not to know. */
+/* Drops a message for a rule; the client gets a positive reply. */
 static void discard_message(struct receive_session *s)
 {
     const struct server_reply reply = SERVER_ACCEPT;
@@ -74,7 +74,7 @@ static void discard_message(struct receive_session *s)
     answer_message(s, &reply);
 }
 
-/* Content that has passed the rules; submit looks at what came of it. */
+/* A failure shows in draft_finish. */
 void receive_put_content(void *arg, struct slice bytes)
 {
     struct receive_session *s = arg;
@@ -82,7 +82,7 @@ void receive_put_content(void *arg, struct slice bytes)
     (void)draft_add_content(&s->draft, bytes);
 }
 
-/* A rule or a limit refuses the message. The rule's own line says so. */
+/* Refuses the message for a rule or a limit. A rule has its own log line. */
 static void refuse_by_rule(struct receive_session *s, const struct server_reply *reply)
 {
     if (s->arrival.ruling.code == 0 || s->arrival.ruling.limit != NULL) {
@@ -95,8 +95,8 @@ static void refuse_by_rule(struct receive_session *s, const struct server_reply 
     arrival_drop(&s->arrival);
 }
 
-/* What a line of log tells of the message behind its client: who has logged in, and under which
- * name filters know it. */
+/* Returns the text about a message after its client in log lines: the login, and its name for
+ * filters. */
 static struct slice describe(struct receive_session *s)
 {
     struct buf *text = &s->all->text;
@@ -112,7 +112,7 @@ static struct slice describe(struct receive_session *s)
     return buf_slice(text);
 }
 
-/* The filters, if there are any, let it pass: hand it to the queue process. */
+/* Submits a message that has passed the filters. */
 static void submit(struct receive_session *s)
 {
     char class_room[CLASS_NAME_MAX], send_room[RECEIVE_SEND_CLIENT_MAX];
@@ -158,7 +158,8 @@ static void submit(struct receive_session *s)
     mem_free(rcpts);
 }
 
-/* What the filters say of the last command or message; code 0: it passes. Borrows from them. */
+/* Returns the reply of the filters to the last command or message; code 0: passed. The text is
+ * borrowed. */
 static struct server_reply filters_reply(struct receive_session *s)
 {
     const struct filters_answer *a = filters_answer(s->filters);
@@ -176,14 +177,14 @@ static void log_filtered(struct receive_session *s, const char *what, const stru
     size_t at = 0;
 
     while (s->stage == STAGE_RCPT && draft_next_rcpt(&s->draft, &at, &rcpt)) {
-        continue; /* the last one is what was asked about */
+        continue; /* the question was about the last one */
     }
     buf_clear(line);
     buf_addf(line, "%u %s %.*s", r->code, r->status, SLICE_ARGS(r->text));
     receive_log_event(s, what, draft_sender(&s->draft), rcpt, buf_cstr(line), "");
 }
 
-/* The filters are done with the message; `refusal` has a code of 0 when they let it pass. */
+/* Handles the filters' answer to a message; `refusal` has code 0 if it passes. */
 static void end_filtered(struct receive_session *s, const struct server_reply *refusal)
 {
     const struct server_reply discarded = {250, "2.0.0", SLICE("Ok: discarded")};
@@ -203,7 +204,7 @@ static void end_filtered(struct receive_session *s, const struct server_reply *r
     answer_message(s, discards ? &discarded : refusal);
 }
 
-/* The filters have answered what the client's command or message is to be answered with. */
+/* Applies the filters' answer to the command or message of the client. */
 static void filters_decided(struct receive_session *s)
 {
     struct server_reply reply = filters_reply(s);
@@ -232,12 +233,11 @@ static void on_filters(void *arg, struct filters *f)
     CHECK(s->phase == PHASE_FILTERING);
     s->phase = PHASE_TALK;
     filters_decided(s);
-    if (s->phase == PHASE_TALK) { /* else the queue process has it now */
+    if (s->phase == PHASE_TALK) { /* else the queue process has it */
         receive_go_on(s);
     }
 }
 
-/* A question to the filters was asked; `answered` says that the answer is there. */
 void receive_after_filters(struct receive_session *s, bool answered)
 {
     if (answered) {
@@ -247,10 +247,9 @@ void receive_after_filters(struct receive_session *s, bool answered)
     s->phase = PHASE_FILTERING;
     client_pace_rest(&s->place.pace, clock_mono());
     stream_pause(s->stream, true);
-    stream_set_deadline(s->stream, MONO_NEVER); /* the filters have theirs */
+    stream_set_deadline(s->stream, MONO_NEVER); /* the filters have their own */
 }
 
-/* MAIL was found good: ask the filters, where there are any. */
 void receive_filter_mail(struct receive_session *s, const struct server_mail *mail)
 {
     char name[INET6_ADDRSTRLEN + 2], parameters[64] = "";
@@ -281,7 +280,6 @@ void receive_filter_mail(struct receive_session *s, const struct server_mail *ma
         s, filters_mail(s->filters, &client, mail->sender, slice_string(parameters)));
 }
 
-/* All of the message is there. */
 void receive_message_end(struct receive_session *s, const struct server_message *message)
 {
     struct server_reply reply = receive_queue_works(s->all), ruled;
@@ -292,7 +290,7 @@ void receive_message_end(struct receive_session *s, const struct server_message 
     s->message_rcpts = message->recipients;
     s->message_flags = message->flags;
     ruled = arrival_end(&s->arrival, s->all->role->conf, s->text, receive_put_content, s);
-    (void)draft_hold(&s->draft, 0); /* draft_finish says if it has failed */
+    (void)draft_hold(&s->draft, 0); /* draft_finish reports a failure */
     if (reply.code == 0 && !draft_finish(&s->draft)) {
         reply = RECEIVE_NO_MEMORY;
     }
@@ -309,7 +307,6 @@ void receive_message_end(struct receive_session *s, const struct server_message 
     }
 }
 
-/* The fate of the message in ASKED is known, or will never be. */
 void receive_message_decided(struct receive_session *s, const struct server_reply *reply)
 {
     receive_forget_question(s);
@@ -347,9 +344,9 @@ bool receive_submit_done(struct receive_sessions *all, struct slice body)
         }
         return true;
     }
-    (void)snprintf(status, sizeof status, "%.*s", SLICE_ARGS(done.status)); /* cut at most */
+    (void)snprintf(status, sizeof status, "%.*s", SLICE_ARGS(done.status)); /* or is cut */
     reply = (struct server_reply){done.code, status, done.text};
-    if (done.code / 100 != 2) { /* else the queue has logged where it came from */
+    if (done.code / 100 != 2) { /* else the queue process has logged the client */
         receive_log_reply(s, &reply, draft_sender(&s->draft), slice_of(NULL, 0));
     }
     (void)snprintf(id, sizeof id, "%.*s", SLICE_ARGS(done.id)); /* fits */

@@ -6,7 +6,7 @@
 #include "log.h"
 #include "route.h"
 
-/* Parts of a status code: class.subject.detail. */
+/* Number of parts of a status code: class.subject.detail. */
 #define STATUS_PARTS 3
 
 static bool is_status(struct slice word)
@@ -26,7 +26,8 @@ static bool is_status(struct slice word)
     return parts == STATUS_PARTS;
 }
 
-/* Take the status code off the front of an error route's text. */
+/* Splits the text of an error route into its status code, or 5.1.1, and the rest, which it
+ * returns. */
 static struct slice split_error(struct slice text, char status[RECEIVE_STATUS_MAX])
 {
     struct slice word = slice_of(text.ptr, slice_find(text, ' '));

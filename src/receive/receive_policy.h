@@ -1,10 +1,10 @@
 /*
- * Which client may send to which recipients.
+ * Decision which client may send to which recipients.
  *
  * Clients that may relay send anywhere, others to the domains of the configuration. A recipient
  * that is routed to an `error:` transport is refused with the text of its route, which may begin
- * with a status code ("5.1.2 no such place"), else 5.1.1. A route to a transport that nothing
- * declares is our mistake: the client is asked to try again.
+ * with a status code ("5.1.2 no such place"); the default is 5.1.1. A route to an undeclared
+ * transport is a fault of the configuration: the client should try again.
  */
 #ifndef RECEIVE_RECEIVE_POLICY_H
 #define RECEIVE_RECEIVE_POLICY_H
@@ -19,13 +19,13 @@ struct conf;
 
 #define RECEIVE_STATUS_MAX 12 /* an enhanced status code, NUL included */
 
-/* Where a verdict keeps its words. */
+/* Buffers for the text of a verdict. */
 struct receive_verdict {
     struct buf *text; /* the caller's; cleared first */
     char status[RECEIVE_STATUS_MAX];
 };
 
-/* The reply to RCPT; code 0 = accept. It borrows from *verdict. */
+/* Returns the reply to RCPT; code 0: accepted. The reply borrows from *verdict. */
 struct server_reply receive_judge(const struct conf *conf, bool may_relay, struct slice rcpt,
                                   struct receive_verdict *verdict);
 

@@ -1,16 +1,15 @@
 /*
  * Phases of a session, apart from those of its protocol engine:
  *
- *   TALK       the engine is asked what is next, whenever there is input, room for output, or a
- *              deadline has come
- *   ASKED      the queue process has a question of ours, a submission or ETRN, or the auth process
- *              a message of a login (`token`), which it answers late when passwords were guessed
- *   FILTERING  a filter has one: a command of the client, or its message (filters.h)
- *   CALLOUT    the next hop is asked if it knows a recipient (callout.h)
- *   DELAYED    the client waits by our wish
- *   TLS_DUE    the reply to STARTTLS is going out
- *   HANDSHAKE  then this
- *   CLOSING    the last reply is going out
+ *   TALK       the engine runs after input, room for output, or a deadline
+ *   ASKED      a question is open: a submission, ETRN or a limit on sending at the queue process,
+ *              or a login at the auth process, which delays answers after guessed passwords
+ *   FILTERING  a filter has a command or message of the client (filters.h)
+ *   CALLOUT    the next hop is asked whether a recipient exists (callout.h)
+ *   DELAYED    the client is made to wait
+ *   TLS_DUE    the reply to STARTTLS is being sent
+ *   HANDSHAKE  the TLS handshake follows it
+ *   CLOSING    the last reply is being sent
  *
  *          +--> ASKED ---+--> DELAYED --+
  *          |      ^      |      ^       |
@@ -22,13 +21,14 @@
  *        | +--> TLS_DUE --> HANDSHAKE --> TALK
  *        +----> CLOSING --> freed
  *
- * Only in TALK is input taken; in ASKED, FILTERING, CALLOUT and DELAYED reading is paused, so the
- * client feels it. What it waits for there is not its fault, and it keeps its place, but for a
- * login: thousands that guess passwords would hold thousands of places while their answers are held
- * back. So a login is waited for like a command: the client may lose its place, and has left it
- * when it ends the connection, if only its own side of it (nothing may follow AUTH before its
- * answer, so a client that stops to send has nothing more to say).
- * Functions that take a session may free it unless they say otherwise.
+ * Input is read only in TALK. In ASKED, FILTERING, CALLOUT and DELAYED reading is paused, so the
+ * client is slowed down. It waits there without its own fault and keeps its place, except during a
+ * login: otherwise thousands of clients that guess passwords would hold places while their answers
+ * are delayed. During a login the client is waited for as for a command. It may lose its place, and
+ * leaves it when it closes the connection, even only its sending side: no command may follow AUTH
+ * before the answer, so such a client has nothing more to send.
+ *
+ * Functions that take a session may free it, unless their comment excludes that.
  */
 #include "receive_session.h"
 
@@ -58,7 +58,7 @@
 #include "server.h"
 #include "stream.h"
 
-/* How long a client may take to read the last reply. */
+/* Maximum time for a client to read the last reply. */
 #define LAST_WORDS_US (10 * US_PER_S)
 
 #define NO_ETRN ((struct server_reply){458, NULL, SLICE("Unable to queue messages")})
@@ -67,7 +67,7 @@ static const char lost_connection[] = "lost connection";
 
 /* ---- names for the log ---------------------------------------------------------------------- */
 
-/* Clients on Unix sockets are shown like Postfix shows them. */
+/* Sets the client's names for the log; on a Unix socket as Postfix does. */
 static void name_client(struct receive_session *s, const struct sockaddr *addr)
 {
     if (!receive_name_client(addr, s->ip, &s->name)) {
@@ -84,7 +84,7 @@ static uint16_t port_of(const struct sockaddr *addr)
                                          : 0;
 }
 
-/* ---- for those who watch -------------------------------------------------------------------- */
+/* ---- dialogues for watches ------------------------------------------------------------------ */
 
 static bool is_watched(const struct receive_session *s)
 {
@@ -101,7 +101,7 @@ static void tell(struct receive_session *s, enum wire_said said, bool ours, stru
                                    .is_client = true};
 
     local[0] = '\0';
-    if (said != SAID_CLOSED) { /* then the stream may be gone */
+    if (said != SAID_CLOSED) { /* the stream may be gone then */
         receive_local_address(s, local);
     }
     facts.source = slice_string(local);
@@ -131,14 +131,17 @@ static void on_said(void *arg, enum server_said said, struct slice text, size_t 
 void receive_forget_question(struct receive_session *s)
 {
     if (s->token != 0) {
+        if (s->all->walked_asked == s) {
+            s->all->walked_asked = s->hh.next;
+        }
         HASH_DEL(s->all->asked, s);
         s->token = 0;
     }
 }
 
-/* Its place is for others, now or when it ends. An address is remembered for those that kept us
- * waiting and brought nothing; who waits for a login's answer may be a user among many that guess,
- * and may come back at once. */
+/* Frees the place, now or at the end of the session. The address of a client is remembered if the
+ * client kept the server waiting and sent nothing. A client that waits for the answer to a login is
+ * no such client: it may be a user among many that guess, and may return at once. */
 static void leave_place(struct receive_session *s)
 {
     struct mono now = clock_mono();
@@ -150,7 +153,7 @@ static void leave_place(struct receive_session *s)
 
 static void session_drop(struct place *place, enum admission_limit limit);
 
-/* The stream has been freed or given away. */
+/* Frees the session, whose stream has been freed or passed on. */
 static void session_free(struct receive_session *s)
 {
     struct receive_sessions *all = s->all;
@@ -159,7 +162,7 @@ static void session_free(struct receive_session *s)
         tell(s, SAID_CLOSED, !s->ended, SLICE(""), 0);
     }
     if (!s->delivered && !s->dropped) {
-        (void)receive_may_log(all, RECEIVE_QUOTA_SESSIONS); /* the next ones may not */
+        (void)receive_may_log(all, RECEIVE_QUOTA_SESSIONS); /* counts towards an attack */
     }
     if (s->connect_logged) {
         receive_log_disconnect(s);
@@ -171,6 +174,9 @@ static void session_free(struct receive_session *s)
     receive_login_end(s);
     receive_login_forget(s);
     mem_free(s->send_text);
+    if (all->walked_list == s) {
+        all->walked_list = LIST_NEXT(s, next);
+    }
     LIST_REMOVE(s, next);
     all->count--;
     server_free(s->server);
@@ -189,7 +195,7 @@ static void session_free(struct receive_session *s)
 
 static void session_close(struct receive_session *s)
 {
-    /* After QUIT nothing is unread, so a plain close delivers what was sent. */
+    /* After QUIT no input is unread, so a plain close does not lose output. */
     if (server_stats(s->server).quit) {
         stream_free(s->stream);
     } else {
@@ -210,7 +216,6 @@ static struct server_reply room_for(struct receive_session *s, uint64_t size)
     return receive_room_for(s->all, s->settings, &s->place, size);
 }
 
-/* Wait for the answer; until then nothing is read from the client. */
 void receive_ask(struct receive_session *s, enum receive_question question, uint64_t token)
 {
     s->token = token;
@@ -218,7 +223,7 @@ void receive_ask(struct receive_session *s, enum receive_question question, uint
     s->question = question;
     s->phase = PHASE_ASKED;
     if (question == QUESTION_LOGIN) {
-        stream_pause_watching(s->stream); /* and its time goes on */
+        stream_pause_watching(s->stream); /* and its time counts */
     } else {
         client_pace_rest(&s->place.pace, clock_mono());
         stream_pause(s->stream, true);
@@ -237,7 +242,7 @@ static void ask_etrn(struct receive_session *s, struct slice domain)
     wire_put_etrn(s->all->queue, &(struct wire_etrn){.token = s->token, .domain = domain});
 }
 
-/* ---- how much a client and a user may send -------------------------------------------------- */
+/* ---- limits on sending ---------------------------------------------------------------------- */
 
 struct slice receive_session_client(const struct receive_session *s,
                                     char room[RECEIVE_SEND_CLIENT_MAX])
@@ -250,7 +255,8 @@ struct slice receive_session_login(const struct receive_session *s)
     return receive_send_login(s->all->role->conf, s->login != NULL ? s->login->user : NULL);
 }
 
-/* False: no limit binds them. Else the queue process, which counts, is asked. */
+/* Requests the limits on sending from the queue process, which counts. Returns false if none
+ * applies. */
 static bool ask_send_room(struct receive_session *s)
 {
     char room[RECEIVE_SEND_CLIENT_MAX];
@@ -269,7 +275,7 @@ static bool ask_send_room(struct receive_session *s)
     return true;
 }
 
-/* May the message have one more recipient? Code 0: yes. */
+/* Checks whether the message may have one more recipient. Returns code 0 if so. */
 static struct server_reply judge_send_room(struct receive_session *s)
 {
     char room[RECEIVE_SEND_CLIENT_MAX];
@@ -287,9 +293,9 @@ static struct server_reply judge_send_room(struct receive_session *s)
     return (struct server_reply){450, "4.7.1", slice_string(s->send_text)};
 }
 
-/* ---- what the engine asks and reports ------------------------------------------------------- */
+/* ---- events of the engine ------------------------------------------------------------------- */
 
-/* No limit stands against it: the filters are next. */
+/* Passes a MAIL within all limits to the filters, or accepts it. */
 static void accept_mail(struct receive_session *s, const struct server_mail *mail)
 {
     if (s->settings->filters != NULL && !s->filtered) {
@@ -322,7 +328,7 @@ static void on_mail(struct receive_session *s, const struct server_mail *mail)
     }
 }
 
-/* The last recipient of the draft. */
+/* Returns the last recipient of the draft. */
 static struct slice last_rcpt(const struct receive_session *s)
 {
     struct slice rcpt = slice_of(NULL, 0);
@@ -334,7 +340,7 @@ static struct slice last_rcpt(const struct receive_session *s)
     return rcpt;
 }
 
-/* Nothing of ours speaks against the recipient, which is in the draft: ask the filters. */
+/* Passes the accepted last recipient of the draft to the filters, or accepts it. */
 static void accept_rcpt(struct receive_session *s)
 {
     if (s->filters != NULL) {
@@ -368,12 +374,12 @@ static void on_callout(void *arg, enum callout_result result)
     s->callout = NULL;
     s->phase = PHASE_TALK;
     rcpt_known(s, result);
-    if (s->phase == PHASE_TALK) { /* else a filter has the question now */
+    if (s->phase == PHASE_TALK) { /* else a filter has the question */
         receive_go_on(s);
     }
 }
 
-/* A peer knows whether there is such a recipient. */
+/* Starts a callout about a recipient. */
 static void ask_peer(struct receive_session *s, const struct callout_target *target,
                      struct slice rcpt)
 {
@@ -448,7 +454,6 @@ static void on_data(struct receive_session *s)
     server_answer(s->server, reply);
 }
 
-/* Our address that the client has connected to; empty when it has none. */
 void receive_local_address(const struct receive_session *s, char ret_ip[INET6_ADDRSTRLEN])
 {
     struct sockaddr_storage storage;
@@ -472,8 +477,8 @@ static void on_helo(struct receive_session *s)
     }
 }
 
-/* The transaction is off. If the engine refused the content by itself, this was the only news of
- * it; if the session ends, SERVER_CLOSE comes next with the same reason. */
+/* Ends an aborted transaction. If the engine refused the content by itself, the refusal is logged
+ * here. If the session ends, SERVER_CLOSE follows with the same reason and logs it. */
 static void finish_abort(struct receive_session *s, const struct server_event *event)
 {
     if (s->abort_reason == NULL) {
@@ -496,7 +501,7 @@ static void on_close(struct receive_session *s, const char *reason)
 {
     s->phase = PHASE_CLOSING;
     if (!server_stats(s->server).quit && !s->dropped && s->connect_logged) {
-        /* "timeout: NAME" of the engine: Postfix's line has no place for the name but the end. */
+        /* The engine's "timeout: NAME" becomes Postfix's line with the name at its end. */
         bool timeout = slice_starts(slice_string(reason), SLICE("timeout: "));
 
         log_info("%s after %s from %s%s", timeout ? "timeout" : reason, receive_stage_name(s),
@@ -504,7 +509,7 @@ static void on_close(struct receive_session *s, const char *reason)
     }
 }
 
-/* Act on an event. True: ask the engine for the next one. Does not free the session. */
+/* Handles an event. Returns true if the engine should continue. Does not free the session. */
 static bool act(struct receive_session *s, const struct server_event *event)
 {
     finish_abort(s, event);
@@ -546,7 +551,8 @@ static bool act(struct receive_session *s, const struct server_event *event)
     case SERVER_CONTENT:
         (void)has_memory(s, event->content.len);
         arrival_content(&s->arrival, event->content, receive_put_content, s);
-        (void)draft_hold(&s->draft, arrival_held(&s->arrival)); /* as in receive_put_content */
+        (void)draft_hold(&s->draft, arrival_held(&s->arrival)); /* a failure shows in
+                                                                 * draft_finish */
         classify_feed(&s->classify, event->content);
         return true;
     case SERVER_MESSAGE:
@@ -568,7 +574,7 @@ static bool act(struct receive_session *s, const struct server_event *event)
 
 /* ---- driving the engine --------------------------------------------------------------------- */
 
-/* Has the client made so many errors that it has to wait for its answers? */
+/* Has the client made so many errors that its answers are delayed? */
 static bool must_pay(struct receive_session *s)
 {
     uint64_t errors = server_stats(s->server).errors;
@@ -587,7 +593,8 @@ void receive_delay(struct receive_session *s, int64_t delay_us)
     stream_set_deadline(s->stream, mono_after(clock_mono(), delay_us));
 }
 
-/* The engine has nothing more to say for now: send what there is and wait for what comes. */
+/* Sends the output and waits for the next event, after the engine has stopped. May free the
+ * session. */
 static void wait_for_more(struct receive_session *s)
 {
     struct buf *out = server_output(s->server);
@@ -633,7 +640,9 @@ static void talk(struct receive_session *s)
     struct server_event event;
 
     if (stream_state(s->stream) == STREAM_STATE_BROKEN) {
-        server_hangup(s->server, lost_connection); /* whatever else came in can't be answered */
+        server_hangup(s->server, lost_connection); /* input that can't be answered */
+    } else if (s->login != NULL && s->login->is_over) {
+        server_expel(s->server, "4.7.0", "The login is no longer valid", "login ended");
     }
     do {
         server_next(s->server, clock_mono(), &in, &event);
@@ -643,7 +652,6 @@ static void talk(struct receive_session *s)
     wait_for_more(s);
 }
 
-/* Out of ASKED, FILTERING or DELAYED. */
 void receive_go_on(struct receive_session *s)
 {
     s->phase = PHASE_TALK;
@@ -652,15 +660,26 @@ void receive_go_on(struct receive_session *s)
     talk(s);
 }
 
-/* End the session, whatever it is doing. */
+void receive_end_login(struct receive_session *s)
+{
+    if (!s->login->is_over && receive_may_log(s->all, RECEIVE_QUOTA_LOGINS)) {
+        log_info("%s: the login of sasl_username=%s is no longer valid", s->text, s->login->user);
+    }
+    s->login->is_over = true;
+    if (s->phase == PHASE_TALK) {
+        talk(s);
+    }
+}
+
+/* Ends the session in any phase. */
 static void hang_up(struct receive_session *s)
 {
     server_hangup(s->server, lost_connection);
     receive_go_on(s);
 }
 
-/* Its place, or its memory, goes to a faster client. It is the session's turn, not ours: TALK,
- * TLS_DUE, HANDSHAKE or CLOSING; or it waits for a login. Frees the session. */
+/* Closes the session, because a faster client gets its place or memory. The session is in TALK,
+ * TLS_DUE, HANDSHAKE or CLOSING, or waits for a login. Frees the session. */
 static void session_drop(struct place *place, enum admission_limit limit)
 {
     struct receive_session *s = CONTAINER_OF(place, struct receive_session, place);
@@ -689,7 +708,7 @@ static void session_drop(struct place *place, enum admission_limit limit)
     }
     if (s->phase == PHASE_TALK) {
         (void)snprintf(text, sizeof text, "Too busy, and others are faster (%s)", name);
-        server_expel(s->server, text, "dropped");
+        server_expel(s->server, "4.3.2", text, "dropped");
     } else {
         server_hangup(s->server, "dropped");
     }
@@ -702,7 +721,7 @@ static void session_drop(struct place *place, enum admission_limit limit)
     }
     if (buf_len(server_output(s->server)) == 0) {
         session_close(s);
-    } else { /* it does not read either */
+    } else { /* the client does not read */
         stream_free(s->stream);
         session_free(s);
     }
@@ -710,7 +729,7 @@ static void session_drop(struct place *place, enum admission_limit limit)
 
 /* ---- answers of the queue process ----------------------------------------------------------- */
 
-/* The sender is refused after all. */
+/* Refuses a sender after the answer of the queue process. */
 static void refuse_mail(struct receive_session *s, const struct server_reply *reply)
 {
     receive_log_reply(s, reply, draft_sender(&s->draft), slice_of(NULL, 0));
@@ -780,7 +799,7 @@ static bool send_room_done(struct receive_sessions *all, struct slice body)
     }
     s = receive_find_asked(all, done.token, QUESTION_SEND_ROOM);
     if (s == NULL) {
-        return true; /* the client is gone */
+        return true; /* the session is gone */
     }
     if (done.rcpts == 0) {
         refuse_mail(s, &(struct server_reply){450, "4.7.1", done.text});
@@ -794,7 +813,7 @@ static bool send_room_done(struct receive_sessions *all, struct slice body)
     accept_mail(s, &(struct server_mail){.sender = draft_sender(&s->draft),
                                          .size = s->mail_size,
                                          .flags = s->mail_flags});
-    if (s->phase == PHASE_TALK) { /* else the filters have it now */
+    if (s->phase == PHASE_TALK) { /* else the filters have it */
         receive_go_on(s);
     }
     return true;
@@ -818,15 +837,16 @@ bool receive_sessions_frame(struct receive_sessions *all, const struct frame *fr
     }
 }
 
-/* A process that was asked is gone. */
+/* Ends all questions to a process that is gone. */
 static void no_answers(struct receive_sessions *all, bool from_auth)
 {
-    struct receive_session *s, *next;
+    all->walked_asked = all->asked;
+    while (all->walked_asked != NULL) {
+        struct receive_session *s = all->walked_asked;
 
-    HASH_ITER(hh, all->asked, s, next)
-    {
+        all->walked_asked = s->hh.next;
         if ((s->question == QUESTION_LOGIN) == from_auth) {
-            no_answer(s);
+            no_answer(s); /* may free other sessions, too, because it needs memory */
         }
     }
 }
@@ -840,7 +860,7 @@ void receive_sessions_set_auth(struct receive_sessions *all, struct channel *aut
     all->auth = auth;
     LIST_FOREACH(s, &all->list, next)
     {
-        s->login_token = 0; /* the new process does not know it */
+        s->login_token = 0; /* unknown to the new process */
     }
 }
 
@@ -877,7 +897,7 @@ static void failed(struct receive_session *s)
 {
     s->ended = true;
     switch (s->phase) {
-    case PHASE_ASKED: /* a message is the queue's; its answer ends the session */
+    case PHASE_ASKED: /* the answer to a submission will end the session */
         if (s->question == QUESTION_LOGIN || s->question == QUESTION_SEND_ROOM) {
             receive_forget_question(s);
             receive_login_end(s);
@@ -888,14 +908,14 @@ static void failed(struct receive_session *s)
         log_info("SSL_accept error from %s: %s", s->text, stream_error(s->stream));
         if (is_watched(s)) {
             tell(s, SAID_CLOSED, false, slice_string(stream_error(s->stream)), 0);
-            s->end.number = 0; /* that is told */
+            s->end.number = 0; /* the end is reported already */
         }
         hang_up(s);
         return;
     case PHASE_CLOSING:
         session_close(s);
         return;
-    case PHASE_FILTERING: /* nothing was promised to the client yet */
+    case PHASE_FILTERING: /* the client has no positive reply yet */
         filters_abort(s->filters);
         draft_drop(&s->draft);
         hang_up(s);
@@ -925,7 +945,7 @@ static void deadline(struct receive_session *s)
         return;
     case PHASE_FILTERING:
     case PHASE_CALLOUT:
-        return; /* none was set */
+        return; /* no deadline is set */
     case PHASE_DELAYED:
         receive_go_on(s);
         return;
@@ -984,17 +1004,17 @@ static void on_stream(void *arg, struct stream *stream, enum stream_event event)
 
 /* ---- accepting ------------------------------------------------------------------------------ */
 
-/* Say no without a session. */
+/* Sends a refusal without a session and closes the connection. */
 static void turn_away(int fd, const struct buf *words)
 {
     struct slice text = buf_slice(words);
 
-    /* The client may have gone, or not read; it has been told as well as can be. */
+    /* Best effort: the client may have gone, or not read. */
     (void)send(fd, text.ptr, text.len, MSG_NOSIGNAL | MSG_DONTWAIT);
-    (void)close(fd); /* a socket: nothing to lose */
+    (void)close(fd); /* a socket: no data to lose */
 }
 
-/* Why, for the client and the log. */
+/* Refuses a client: composes the reply and the log line. */
 static void refuse(struct receive_session *s, int fd, enum admission_limit limit)
 {
     struct receive_sessions *all = s->all;
@@ -1007,7 +1027,7 @@ static void refuse(struct receive_session *s, int fd, enum admission_limit limit
     buf_addf(words, "421 %s %s Error: ", limit == ADMISSION_PLACES ? "4.3.2" : "4.7.0",
              s->settings->hostname);
     switch (limit) {
-    case ADMISSION_ADDRESS: /* in Postfix's words, with our names behind them */
+    case ADMISSION_ADDRESS: /* Postfix's text, with our names after it */
         buf_addf(words, "too many connections from %s", s->ip);
         buf_addf(line, "Connection concurrency limit exceeded: %llu from %s for service %s (%s)",
                  (unsigned long long)limits->address_max + 1, s->text, service, name);
@@ -1032,8 +1052,8 @@ static void refuse(struct receive_session *s, int fd, enum admission_limit limit
     turn_away(fd, words);
 }
 
-/* May it have a session, perhaps in the place of another? If not the client is told so, and fd is
- * closed. */
+/* Admits the client, perhaps in the place of another. If not, refuses it, closes fd and returns
+ * false. */
 static bool admit(struct receive_session *s, const struct admission_client *client, int fd)
 {
     struct receive_sessions *all = s->all;
@@ -1064,7 +1084,7 @@ static const struct server_config *config_of(const struct receive_session *s)
                                                                                 : &settings->smtp;
 }
 
-/* The handshake, and then the greeting. */
+/* Begins with the handshake; the greeting follows. */
 static void begin_with_tls(struct receive_session *s)
 {
     s->tls_first = true;
@@ -1098,8 +1118,8 @@ void receive_session_begin(struct receive_sessions *all, struct receive_settings
             network_list_match(&all->role->conf->smtpd_client_event_limit_exceptions, addr);
         s->exempt = client.exempt;
     }
-    if (origin->tls_first && settings->tls == NULL) { /* the log has said why */
-        (void)close(fd);                              /* without TLS there are no words for it */
+    if (origin->tls_first && settings->tls == NULL) { /* the reason is logged already */
+        (void)close(fd);                              /* no reply is possible without TLS */
         mem_free(s);
         return;
     }
@@ -1112,6 +1132,9 @@ void receive_session_begin(struct receive_sessions *all, struct receive_settings
     draft_init(&s->draft, &all->budget, settings->inline_max);
     s->server = server_new(config_of(s), clock_mono());
     server_offer_logins(s->server, all->mechanisms);
+    if (s->may_relay) {
+        server_trust(s->server);
+    }
     s->stream = stream_new(all->streams, fd, on_stream, s);
     stream_keep_secret(s->stream, config_of(s)->login != 0);
     LIST_INSERT_HEAD(&all->list, s, next);
@@ -1132,7 +1155,7 @@ void receive_session_begin(struct receive_sessions *all, struct receive_settings
     }
 }
 
-/* ---- all of them ---------------------------------------------------------------------------- */
+/* ---- all sessions --------------------------------------------------------------------------- */
 
 void receive_sessions_init(struct receive_sessions *all, struct role *role)
 {
@@ -1154,13 +1177,14 @@ void receive_sessions_init(struct receive_sessions *all, struct role *role)
 
 void receive_sessions_shutdown(struct receive_sessions *all)
 {
-    struct receive_session *s = LIST_FIRST(&all->list), *next;
+    all->walked_list = LIST_FIRST(&all->list);
+    while (all->walked_list != NULL) {
+        struct receive_session *s = all->walked_list;
 
-    for (; s != NULL; s = next) {
-        next = LIST_NEXT(s, next);
+        all->walked_list = LIST_NEXT(s, next);
         server_shutdown(s->server);
         if (s->phase == PHASE_TALK) {
-            talk(s);
+            talk(s); /* may free other sessions, too */
         }
     }
 }

@@ -1,10 +1,9 @@
 /*
- * The sessions of the role receive: what clients say, and what they are told.
+ * Sessions of the role receive with clients of SMTP and LMTP.
  *
- * One protocol engine (smtp/server.h) and one stream for each, one draft of a message, and at most
- * one question to another process at a time. admission.h says which client may have a session,
- * and which one loses it to another. receive.c has the sockets that they come from and the channel
- * to the queue process.
+ * Each has a protocol engine (smtp/server.h), a stream, a draft of a message, and at most one open
+ * question to another process. admission.h decides which client gets a session, and which loses it
+ * to another. receive.c has the listeners and the channels to the queue and auth processes.
  */
 #ifndef RECEIVE_RECEIVE_SESSION_H
 #define RECEIVE_RECEIVE_SESSION_H
@@ -33,55 +32,55 @@ struct callouts;
 struct event;
 struct streams;
 
-/* Where sessions come from; outlives its listener while there are some. */
+/* Listener of sessions. Exists as long as the listener or one of its sessions. */
 struct receive_origin {
     unsigned refs;
     char *url; /* owned */
     bool lmtp;
-    bool submission; /* clients have to log in */
-    bool http;       /* inject_session.h has its clients */
+    bool submission; /* true if clients must log in */
+    bool http;       /* true for clients of inject_session.h */
     bool tls_first;
 };
 
 struct receive_origin *receive_origin_new(struct slice url);
 void receive_origin_unref(struct receive_origin *origin);
 
-/* Lines of log that clients can cause as often as they like: of a limit that turns clients away,
- * or drops them, of sessions that brought no message, and of logins that failed. So many are
- * logged in a minute. */
+/* Kinds of log lines that clients can cause at will: refusals and drops by a limit, sessions
+ * without a message, failed logins. Each has a quota per minute. */
 enum receive_quota {
     RECEIVE_QUOTA_REFUSED,
     RECEIVE_QUOTA_DROPPED = RECEIVE_QUOTA_REFUSED + ADMISSION_LIMITS,
     RECEIVE_QUOTA_SESSIONS = RECEIVE_QUOTA_DROPPED + ADMISSION_LIMITS,
-    RECEIVE_QUOTA_LOGINS, /* that failed */
-    RECEIVE_QUOTAS        /* how many there are */
+    RECEIVE_QUOTA_LOGINS, /* failed logins */
+    RECEIVE_QUOTAS        /* number of quotas */
 };
-/* Bytes on their way to another process beyond which nothing new is asked of it. */
+/* Waiting bytes to another process above which it gets no new request. */
 #define RECEIVE_WAITING_MAX   (CHANNEL_OUTPUT_MAX / 4)
 #define RECEIVE_LIMIT_LINES   10
 #define RECEIVE_SESSION_LINES 300
 
-/* What all sessions of the process share. */
+/* State that all sessions of the process share. */
 struct receive_sessions {
     struct role *role;
     struct streams *streams;
-    struct channel *queue; /* borrowed; NULL: there is no queue process now */
-    struct channel *auth;  /* borrowed; NULL: there is no auth process now */
-    unsigned mechanisms;   /* that it offers; 0: not known yet */
-    struct wire_flow flow; /* what the queue process said last */
+    struct channel *queue; /* borrowed; NULL: no queue process now */
+    struct channel *auth;  /* borrowed; NULL: no auth process now */
+    unsigned mechanisms;   /* mechanisms that the auth process offers; 0: not known yet */
+    struct wire_flow flow; /* last state that the queue process reported */
     struct dialogue dialogue;
     LIST_HEAD(, receive_session) list;
-    uint64_t count;                /* with those of inject_session.h */
-    struct receive_session *asked; /* those that wait for one of these; a hash by token */
+    uint64_t count;                /* number of sessions, with those of inject_session.h */
+    struct receive_session *asked; /* sessions that wait for queue or auth process; hash by token */
+    struct receive_session *walked_list, *walked_asked; /* next session of a walk; NULL: none */
     struct admission admission;
     struct log_quota quotas[RECEIVE_QUOTAS];
-    struct event *quota_timer; /* tells what was not logged */
+    struct event *quota_timer; /* timer to log the number of lines left out */
     uint64_t last_token;
-    struct draft_budget budget; /* the owner sets its max */
+    struct draft_budget budget; /* max is set by the owner */
     struct filter_hub hub;
-    struct rule_set *rules; /* borrowed: of the configuration */
+    struct rule_set *rules; /* rules of the configuration; borrowed */
     struct callouts *callouts;
-    struct buf text; /* scratch, like the next four */
+    struct buf text; /* scratch buffers, also the next four */
     struct buf rule;
     struct buf line;
     struct buf trace;
@@ -90,33 +89,33 @@ struct receive_sessions {
 
 void receive_sessions_init(struct receive_sessions *all, struct role *role);
 
-/* Cuts off what is left. */
+/* Closes all sessions at once, and frees the shared state. */
 void receive_sessions_fini(struct receive_sessions *all);
 
-/* A client has connected: begin a session, perhaps in the place of another one, or turn it away.
- * `fd` is taken, the settings and the origin get a reference each. */
+/* Begins a session for a new client, perhaps in the place of another, or turns the client away.
+ * Takes ownership of `fd`; takes a reference to settings and origin. */
 void receive_session_begin(struct receive_sessions *all, struct receive_settings *settings,
                            struct receive_origin *origin, int fd, const struct sockaddr *addr);
 
-/* The queue process is a new one, or gone (NULL). Clients that wait for an answer get 451. */
+/* Sets a new queue process, or NULL if it is gone. Clients that wait for an answer get 451. */
 void receive_sessions_set_queue(struct receive_sessions *all, struct channel *queue);
 
-/* The same of the auth process. Clients that log in get 454. */
+/* Sets a new auth process, or NULL if it is gone. Clients that wait for a login get 454. */
 void receive_sessions_set_auth(struct receive_sessions *all, struct channel *auth);
 
-/* Act on a frame of the auth process, likewise. */
+/* Handles a frame of the auth process. Returns false if the frame is invalid. */
 bool receive_sessions_auth_frame(struct receive_sessions *all, const struct frame *frame);
 
-/* Act on a frame of the queue process. False: it is none that it may send. */
+/* Handles a frame of the queue process. Returns false if the frame is invalid. */
 bool receive_sessions_frame(struct receive_sessions *all, const struct frame *frame);
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-/* Send the idle ones away with 421, the others as soon as their message is done. When the role is
- * stopping, role_exit is called at the end of the last one. */
+/* Disconnects idle clients with 421, and the others after their message. If the role is stopping,
+ * the end of the last session calls role_exit. */
 void receive_sessions_shutdown(struct receive_sessions *all);
 
-/* End all of them now, without a word. */
+/* Closes all sessions at once, without a reply. */
 void receive_sessions_cut(struct receive_sessions *all);
 
 #endif

@@ -1,12 +1,12 @@
 /*
- * What the files of receive_session.h share: a session.
+ * Shared declarations of the files of receive_session.h: a session.
  *
  *     receive_session.c   the connection: phases, the engine, answers, accepting
- *     receive_login.c     who has logged in: the dialogue with the auth process
- *     receive_message.c   a message when all of it is there: filters, the queue process, the answer
- *     receive_log.c       the lines of the log
+ *     receive_login.c     logins: the dialogue with the auth process
+ *     receive_message.c   a complete message: filters, the queue process, the answer
+ *     receive_log.c       log lines
  *
- * Functions that take a session may free it where they say so.
+ * Only functions with a comment about that may free their session.
  */
 #ifndef RECEIVE_RECEIVE_SESSION_PRIVATE_H
 #define RECEIVE_RECEIVE_SESSION_PRIVATE_H
@@ -36,7 +36,7 @@
 
 #define NO_AUTH ((struct server_reply){454, "4.7.0", SLICE("Temporary authentication failure")})
 
-/* How far a client has come, for the log. */
+/* Progress of a client, for the log. */
 enum receive_stage {
     STAGE_CONNECT,
     STAGE_HELO,
@@ -62,7 +62,7 @@ enum receive_phase {
     PHASE_CLOSING,
 };
 
-/* What ASKED waits for. */
+/* Kind of the question in PHASE_ASKED. */
 enum receive_question {
     QUESTION_MESSAGE,
     QUESTION_ETRN,
@@ -70,12 +70,15 @@ enum receive_question {
     QUESTION_SEND_ROOM,
 };
 
-/* Who has logged in. */
+/* Login of a client. */
 struct receive_login {
     char *user;
-    char *text; /* for the log */
+    char *text; /* text for the log */
     char *class_name;
-    char *senders; /* verifier_list.h */
+    char *senders;  /* sender addresses that the user may use (verifier_list.h) */
+    uint64_t token; /* token of checks at the auth process */
+    uint64_t stamp; /* stamp of the answer that accepted the login */
+    bool is_over;   /* true if the session ends after its current step */
 };
 
 struct receive_session {
@@ -86,109 +89,117 @@ struct receive_session {
     struct stream *stream;
     struct server *server;
     LIST_ENTRY(receive_session) next;
-    uint64_t token;    /* of the question in ASKED, else 0 */
-    UT_hash_handle hh; /* by token */
+    uint64_t token;    /* token of the question in ASKED, else 0 */
+    UT_hash_handle hh; /* entry of receive_sessions.asked */
     enum receive_phase phase;
     enum receive_stage stage;
-    enum receive_question question; /* in ASKED */
-    uint64_t login_token;           /* of the login that is under way, else 0 */
-    enum sasl_mechanism mechanism;  /* its */
-    struct receive_login *login;    /* owned; NULL: the client has not logged in */
-    unsigned logins;                /* how often it tried */
-    bool tls_first;                 /* TLS comes before the greeting */
+    enum receive_question question; /* question, in ASKED */
+    uint64_t login_token;           /* token of the login in progress, else 0 */
+    enum sasl_mechanism mechanism;  /* mechanism of that login */
+    struct receive_login *login;    /* owned; NULL: not logged in */
+    unsigned logins;                /* number of attempts to log in */
+    bool tls_first;                 /* true until the handshake that precedes the greeting */
     bool may_relay;
-    bool exempt;         /* from limits of clients */
-    uint64_t mail_size;  /* as MAIL has said */
-    unsigned mail_flags; /* likewise */
-    uint32_t send_room;  /* recipients that the message may have */
-    uint32_t send_limit; /* and what says so (send_limit.h) */
-    char *send_text;     /* owned: what the client is told beyond it; NULL: there is no limit */
-    bool send_refused;   /* the queue process was told that it is not enough */
-    bool connect_logged; /* during an attack it is logged only when it has brought mail */
-    bool delivered;      /* a message */
-    bool dropped;        /* it has lost its place */
-    bool ended;          /* nothing more comes from the client */
-    bool in_content;     /* DATA or BDAT was accepted */
-    const char *abort_reason; /* of a SERVER_ABORT, until the next event: see finish_abort */
+    bool exempt;         /* true if limits for clients do not apply */
+    uint64_t mail_size;  /* size that MAIL announced */
+    unsigned mail_flags; /* flags of MAIL */
+    uint32_t send_room;  /* maximum recipients of the message */
+    uint32_t send_limit; /* limit that sets send_room (send_limit.h) */
+    char *send_text;     /* reply beyond send_room; owned; NULL: no limit */
+    bool send_refused;   /* true after a report to the queue process that send_room was exceeded */
+    bool connect_logged; /* true if logged; in an attack only clients that send mail are */
+    bool delivered;      /* true after an accepted message */
+    bool dropped;        /* true after the loss of its place */
+    bool ended;          /* true if the client sends no more */
+    bool in_content;     /* true after DATA or BDAT was accepted */
+    const char *abort_reason; /* reason of a SERVER_ABORT, until the next event: see finish_abort */
     struct draft draft;
-    struct classify classify; /* of the content of `draft` */
-    struct arrival arrival;   /* what rules say of it */
-    bool filtered;            /* of the listener */
-    bool has_address;         /* `address` is the client's */
+    struct classify classify; /* class of the content of `draft` */
+    struct arrival arrival;   /* state of the rules */
+    bool filtered;            /* true if the listener has filtered=yes */
+    bool has_address;         /* true if `address` is the client's */
     unsigned char address[16];
-    struct callout_question *callout; /* in CALLOUT */
-    bool callout_local;               /* of a recipient of local_domains */
-    struct filters *filters; /* owned; NULL: there are none, or nothing was asked of them yet */
-    unsigned message_flags;  /* of the message in ASKED or FILTERED */
+    struct callout_question *callout; /* query, in CALLOUT */
+    bool callout_local;               /* true if its recipient is in local_domains */
+    struct filters *filters;          /* owned; NULL: none, or not needed yet */
+    unsigned message_flags;           /* flags of the message in ASKED or FILTERING */
     struct wall arrived;
-    uint32_t message_rcpts; /* of the message in ASKED */
-    uint64_t errors_paid;   /* errors that the client has waited for, or need not */
+    uint32_t message_rcpts; /* recipients of the message in ASKED */
+    uint64_t errors_paid;   /* number of errors whose delay is over or was not due */
     unsigned greetings;
-    uint16_t port;    /* the client's; 0: of a Unix socket */
-    const char *name; /* "localhost", or "unknown": the DNS is not asked */
+    uint16_t port;    /* port of the client; 0 on a Unix socket */
+    const char *name; /* "localhost" or "unknown": there is no DNS lookup */
     char ip[INET6_ADDRSTRLEN];
     char text[INET6_ADDRSTRLEN + 16]; /* "unknown[192.0.2.1]" */
-    struct dialogue_end end;          /* for those who watch */
+    struct dialogue_end end;          /* state of the dialogue for watches */
 };
 
 /* ---- receive_session.c ---------------------------------------------------------------------- */
 
-/* Wait for an answer to this question. */
+/* Waits for the answer to this question. */
 void receive_ask(struct receive_session *s, enum receive_question question, uint64_t token);
 void receive_forget_question(struct receive_session *s);
 
-/* The session that waits for it; NULL: it is gone. */
+/* Returns the session that waits for the answer; NULL: it is gone. */
 struct receive_session *receive_find_asked(struct receive_sessions *all, uint64_t token,
                                            enum receive_question question);
 
-/* What was awaited is there: go on, or first let the client wait. May free the session. */
+/* Continues after an answer; receive_delay first lets the client wait. May free the session. */
 void receive_go_on(struct receive_session *s);
 void receive_delay(struct receive_session *s, int64_t delay_us);
 
-/* Whose limits on sending hold: the client's, with `room` for its name, and the user's. */
+/* Ends the session, because its login is no longer valid; a message at the queue process is
+ * answered before. May free the session. */
+void receive_end_login(struct receive_session *s);
+
+/* Returns the name under which limits on sending count the client, perhaps in `room`. The next
+ * function returns that of the user. */
 struct slice receive_session_client(const struct receive_session *s,
                                     char room[RECEIVE_SEND_CLIENT_MAX]);
 struct slice receive_session_login(const struct receive_session *s);
 
-/* Our address that the client has connected to; empty when it has none. */
+/* Returns our address of the connection; empty: none. */
 void receive_local_address(const struct receive_session *s, char ret_ip[INET6_ADDRSTRLEN]);
 
 /* ---- receive_login.c ------------------------------------------------------------------------ */
 
-/* A message of a login has come: ask the auth process. */
+/* Sends a message of a login to the auth process. */
 void receive_login_ask(struct receive_session *s, const struct server_auth *auth);
 
-/* The login is over, and not a good one. May free the session. */
+/* Ends a login that failed. May free the session. */
 void receive_login_refuse(struct receive_session *s, struct server_reply reply, const char *why);
 
-/* One is under way: let it be over. */
+/* Requests a check of all valid logins from the auth process. */
+void receive_login_check_all(struct receive_sessions *all);
+
+/* Ends the login in progress. */
 void receive_login_give_up(struct receive_session *s);
 
-/* The auth process need not remember it; nor who has logged in. */
+/* Ends the login at the auth process; the next function frees an accepted login. */
 void receive_login_end(struct receive_session *s);
 void receive_login_forget(struct receive_session *s);
 
-/* May the user that has logged in, if one has, send as this address? Code 0: yes. */
+/* Checks whether the user may send as this address. Returns code 0 if so, or without a login. */
 struct server_reply receive_judge_sender(struct receive_session *s, struct slice sender);
 
 /* ---- receive_message.c ---------------------------------------------------------------------- */
 
-/* MAIL was found good: ask the filters, which there are. */
+/* Passes an accepted MAIL to the filters. */
 void receive_filter_mail(struct receive_session *s, const struct server_mail *mail);
 
-/* A question to the filters was asked; `answered` says that the answer is there. */
+/* Continues after a question to the filters; `answered` is the result of that call. */
 void receive_after_filters(struct receive_session *s, bool answered);
 
-/* Content that has passed the rules; `arg` is the session. */
+/* Adds content that has passed the rules to the draft; `arg` is the session. */
 void receive_put_content(void *arg, struct slice bytes);
 
-/* All of the message is there. */
+/* Handles the end of a message. */
 void receive_message_end(struct receive_session *s, const struct server_message *message);
 
-/* The fate of the message in ASKED is known, or will never be. May free the session. */
+/* Ends the message in ASKED with this reply. May free the session. */
 void receive_message_decided(struct receive_session *s, const struct server_reply *reply);
 
-/* The queue process says it. False: it does not decode. */
+/* Handles the answer of the queue process. Returns false if it does not decode. */
 bool receive_submit_done(struct receive_sessions *all, struct slice body);
 
 /* ---- receive_log.c -------------------------------------------------------------------------- */
@@ -196,10 +207,10 @@ bool receive_submit_done(struct receive_sessions *all, struct slice body);
 void receive_log_connect(struct receive_session *s);
 void receive_log_disconnect(struct receive_session *s);
 
-/* How far the client has come. */
+/* Returns the name of the stage of the client. */
 const char *receive_stage_name(const struct receive_session *s);
 
-/* A line in Postfix's form; what is empty is left out. */
+/* Logs a line in Postfix's form, without empty parts. */
 void receive_log_event(const struct receive_session *s, const char *what, struct slice sender,
                        struct slice rcpt, const char *text, const char *rule);
 void receive_log_refusal(const struct receive_session *s, struct slice sender, struct slice rcpt,
@@ -209,7 +220,7 @@ void receive_log_reply(const struct receive_session *s, const struct server_repl
 void receive_log_rule_reply(const struct receive_session *s, const struct server_reply *reply,
                             struct slice sender, struct slice rcpt, const char *rule);
 
-/* What rules did to the message of the draft, behind its queue id or NOQUEUE. */
+/* Logs the actions of rules, each after the queue id or NOQUEUE. */
 void receive_log_rules(const struct receive_session *s, const char *id);
 
 #endif

@@ -10,9 +10,9 @@
 #include "slice.h"
 #include "stream.h"
 
-/* Descriptors that are not sessions': listeners, channels, log, event loop, and room for memfds on
- * their way. A session needs its socket, perhaps a memfd, and one for each filter. Connections of
- * which only the end is missing (stream_finish) have a part of the rest. */
+/* Descriptors outside sessions: listeners, channels, log, event loop, and memfds in transit. A
+ * session needs its socket, perhaps a memfd, and one for each filter. Connections in stream_finish
+ * have a part of the rest. */
 #define FDS_RESERVED    64
 #define FDS_PER_SESSION 2
 #define FINISHING_PART  8
@@ -22,7 +22,7 @@ static uint32_t at_most(int64_t value, uint32_t max)
     return value < 0 ? 0 : value > max ? max : (uint32_t)value;
 }
 
-/* Texts from the configuration, cut to what the engine takes. */
+/* Returns a text of the configuration, cut to the limit of the engine. */
 static char *text_of(const char *text, size_t max)
 {
     size_t len = strlen(text);
@@ -30,7 +30,7 @@ static char *text_of(const char *text, size_t max)
     return mem_copy(text, len < max ? len : max);
 }
 
-/* smtpd_banner begins with the host name, which the engine says itself. */
+/* Returns smtpd_banner without the host name at its start, which the engine adds. */
 static char *banner_of(const struct conf *conf)
 {
     struct slice banner = slice_string(conf->smtpd_banner);
@@ -62,7 +62,7 @@ static struct tls_context *tls_of(const struct role *role)
     return tls;
 }
 
-/* smtpd_connection_limit, as far as descriptors allow it. */
+/* Returns smtpd_connection_limit, or less if descriptors are short. */
 static uint64_t places_max(const struct conf *conf, size_t filters, size_t *ret_finishing_max)
 {
     uint64_t wanted = (uint64_t)conf->smtpd_connection_limit, possible, finishing;
@@ -106,7 +106,7 @@ static struct admission_limits admission_limits(const struct conf *conf, size_t 
     };
 }
 
-/* smtpd_memory_limit. Two messages of the largest size must be possible at once. */
+/* Returns smtpd_memory_limit, or enough for two messages of the largest size. */
 static uint64_t memory_max(const struct conf *conf)
 {
     uint64_t limit = (uint64_t)conf->smtpd_memory_limit;

@@ -40,7 +40,7 @@ bool receive_name_client(const struct sockaddr *addr, char ret_ip[INET6_ADDRSTRL
     return true;
 }
 
-/* ---- lines of log --------------------------------------------------------------------------- */
+/* ---- log lines ------------------------------------------------------------------------------ */
 
 static void arm_quota_timer(struct receive_sessions *all)
 {
@@ -122,7 +122,7 @@ void receive_quotas_init(struct receive_sessions *all)
 void receive_sessions_clock_moved(struct receive_sessions *all)
 {
     streams_clock_moved(all->streams);
-    (void)event_del(all->quota_timer); /* armed anew */
+    (void)event_del(all->quota_timer); /* armed again below */
     on_quota_timer(-1, 0, all);
 }
 
@@ -175,7 +175,7 @@ struct server_reply receive_room_for(struct receive_sessions *all,
     return SERVER_ACCEPT;
 }
 
-/* ---- how much a client and a user may send -------------------------------------------------- */
+/* ---- limits on sending ---------------------------------------------------------------------- */
 
 struct slice receive_send_client(const struct conf *conf, const unsigned char address[16],
                                  bool exempt, char room[RECEIVE_SEND_CLIENT_MAX])

@@ -1,7 +1,6 @@
 /*
- * What clients of the receive process have in common, whether they come by SMTP or HTTP: how they
- * are named, how many lines of log they may cause, memory and room at the queue, and the names
- * under which the limits on sending count them.
+ * Common functions for clients of the receive process by SMTP and HTTP: their names, quotas of log
+ * lines, memory and room at the queue, and the names under which limits on sending count them.
  */
 #ifndef RECEIVE_RECEIVE_SHARED_H
 #define RECEIVE_RECEIVE_SHARED_H
@@ -22,43 +21,44 @@
 #define RECEIVE_NO_QUEUE                                                                           \
     ((struct server_reply){451, "4.3.0", SLICE("Queue is not available, try again later")})
 
-/* How a client is shown: its address as text, and "localhost" or "unknown", as clients are not
- * looked up in the DNS. False: it has no IP address. */
+/* Sets the text of the client's address, and "localhost" or "unknown" as its name: there is no DNS
+ * lookup. Returns false if the client has no IP address. */
 bool receive_name_client(const struct sockaddr *addr, char ret_ip[INET6_ADDRSTRLEN],
                          const char **ret_name);
 
-/* What limits on sending count a message for (struct wire_submit): the client's address, as far as
- * it counts, and the user; empty where no limit binds it. */
+/* Returns the name under which limits on sending count a message (struct wire_submit): the prefix
+ * of the client's address, and in the next function the user. Empty if no limit applies. */
 #define RECEIVE_SEND_CLIENT_MAX (INET6_ADDRSTRLEN + 4)
 struct slice receive_send_client(const struct conf *conf, const unsigned char address[16],
                                  bool exempt, char room[RECEIVE_SEND_CLIENT_MAX]);
 struct slice receive_send_login(const struct conf *conf, const char *user);
 
-/* May a line be logged? If not it is counted, and told of later. */
+/* May a line be logged? If not, it is counted, and the count is logged later. */
 bool receive_may_log(struct receive_sessions *all, unsigned quota);
 
-/* Memory for more than `bytes` is free, or has been taken from clients slower than `self`. */
+/* Is memory for more than `bytes` free? Closes sessions of clients slower than `self` to free
+ * memory. */
 bool receive_has_memory(struct receive_sessions *all, const struct receive_settings *settings,
                         const struct place *self, uint64_t bytes);
 
-/* May a message of `size` bytes begin? Code 0: yes. */
+/* Checks whether a message of `size` bytes may begin. Returns code 0 if so. */
 struct server_reply receive_room_for(struct receive_sessions *all,
                                      const struct receive_settings *settings,
                                      const struct place *self, uint64_t size);
 
-/* An address as text, IPv4 in its own form. */
+/* Prints an address as text, IPv4 in its own form. */
 void receive_print_ip(const unsigned char ip[16], char ret_text[INET6_ADDRSTRLEN]);
 
-/* Are there so many clients that bring nothing that only those that do are worth a line? */
+/* Is a quota of log lines used up? Then only clients that send mail are logged. */
 bool receive_under_attack(const struct receive_sessions *all);
 
-/* The quotas of lines, and the timer that tells what was not logged. */
+/* Initializes the quotas of log lines and their timer. */
 void receive_quotas_init(struct receive_sessions *all);
 
-/* The clocks were moved. */
+/* Updates streams and quotas after a change of the clocks. */
 void receive_sessions_clock_moved(struct receive_sessions *all);
 
-/* Can the queue take a message at all? Code 0: yes. */
+/* Checks whether the queue accepts messages at all. Returns code 0 if so. */
 struct server_reply receive_queue_works(const struct receive_sessions *all);
 
 #endif

@@ -29,6 +29,7 @@
 #define CONF_COMMON                                                                                \
     "myhostname = mx.example.test\n"                                                               \
     "mydomain = example.test\n"                                                                    \
+    "local_domains = mx.example.test\n"                                                            \
     "relay_domains = partner.test\n"                                                               \
     "log = stderr\n"
 /* The loopback is a stranger. */
