@@ -35,7 +35,7 @@ struct active_msg *active_find(struct active *a, struct msg_id id)
     return m;
 }
 
-/* `name` may lack a pointer when it is empty. */
+/* `name.ptr` may be NULL if the name is empty. */
 static struct active_class *class_find(const struct active *a, struct slice name)
 {
     struct active_class *c;
@@ -75,6 +75,43 @@ size_t active_class_count(const struct active *a, struct slice class_name)
     return c != NULL ? c->count : 0;
 }
 
+/* Copies a string with its NUL, and returns the place after it. */
+static char *put_string(char *at, struct slice string)
+{
+    if (string.len > 0) {
+        memcpy(at, string.ptr, string.len);
+    }
+    return at + string.len + 1;
+}
+
+/* Copies the message's strings into one allocation, which begins with id_text. */
+static void put_texts(struct active_msg *m, const struct spool_message *from,
+                      struct slice sched_class, const char *id_text)
+{
+    const struct slice id = from->spoolid.len > 0 ? from->spoolid : slice_string(id_text);
+    const struct {
+        struct slice text;
+        char **copy;
+    } texts[] = {{id, &m->id_text},
+                 {from->sender, &m->sender},
+                 {from->envid, &m->envid},
+                 {sched_class, &m->sched_class},
+                 {from->path, &m->path}};
+    const size_t count = sizeof texts / sizeof texts[0];
+    size_t size = 0; /* does not overflow: the spool limits each of them */
+    char *at;
+
+    for (size_t i = 0; i < count; i++) {
+        size += texts[i].text.len + 1;
+    }
+    at = mem_new(size);
+    for (size_t i = 0; i < count; i++) {
+        *texts[i].copy = at;
+        at = put_string(at, texts[i].text);
+    }
+    m->spoolid = from->spoolid.len > 0 ? m->id_text : at - 1; /* the NUL at the end is empty */
+}
+
 struct active_msg *active_add(struct active *a, const struct spool_message *from,
                               struct slice sched_class, struct mono now, struct wall wall_now)
 {
@@ -86,19 +123,13 @@ struct active_msg *active_add(struct active *a, const struct spool_message *from
     m->serial = ++a->last_serial;
     m->content_fd = -1;
     spool_id_print(spool_whole(from), id_text);
-    m->id_text = from->spoolid.len > 0 ? mem_copy(from->spoolid.ptr, from->spoolid.len)
-                                       : mem_string(id_text);
-    m->sender = mem_copy(from->sender.ptr, from->sender.len);
-    m->envid = mem_copy(from->envid.ptr, from->envid.len);
-    m->path = mem_copy(from->path.ptr, from->path.len);
-    m->spoolid = mem_copy(from->spoolid.ptr, from->spoolid.len);
+    put_texts(m, from, sched_class, id_text);
     m->its_class = class_add(a, from->class_name);
-    m->sched_class = mem_copy(sched_class.ptr, sched_class.len);
     m->flags = from->flags;
     m->arrived = from->arrived;
     m->created = from->created;
     m->listed = from->listed;
-    m->fresh = from->state == SPOOL_INCOMING;
+    m->fresh = m->is_new = from->state == SPOOL_INCOMING;
     m->activated = now;
     m->activated_wall = wall_now;
     m->size = from->size;
@@ -168,7 +199,7 @@ struct active_msg *active_sweep_next(struct active *a)
 {
     struct active_msg *m = a->sweep_at;
 
-    if (m == NULL || m->serial > a->sweep_end) { /* the table keeps the order of coming */
+    if (m == NULL || m->serial > a->sweep_end) { /* the table keeps the order of arrival */
         a->sweep_at = NULL;
         return NULL;
     }
@@ -186,7 +217,7 @@ void active_remove(struct active *a, struct active_msg *m)
         mem_free(m->rcpts[i].address);
     }
     if (m->content_fd >= 0) {
-        (void)close(m->content_fd); /* memory */
+        (void)close(m->content_fd); /* can't fail for a memfd */
         a->fd_bytes -= m->size - m->content_len;
         a->fds--;
     }
@@ -196,22 +227,17 @@ void active_remove(struct active *a, struct active_msg *m)
     mem_free(m->content);
     waiting_fini(&m->waiting);
     mem_free(m->id_text);
-    mem_free(m->sched_class);
-    mem_free(m->path);
-    mem_free(m->spoolid);
     mem_free(m->rcpts);
-    mem_free(m->sender);
-    mem_free(m->envid);
     class_remove(a, m->its_class);
     mem_free(m);
 }
 
-/* Drop settled recipients once they are the larger part, so that a list of a million that is read
- * bit by bit needs memory for what is in hand only. Those not yet handed to the scheduler are never
- * settled, so they stay behind rcpt_handed. */
+/* Drops settled recipients once they are more than half, so that a list of a million recipients
+ * needs memory only for those that are read and pending. A recipient that the scheduler has not got
+ * yet is never settled, so all of them stay after rcpt_handed. */
 static void drop_settled(struct active_msg *m)
 {
-    size_t kept = 0, handed = m->rcpt_handed;
+    uint32_t kept = 0, handed = m->rcpt_handed;
 
     for (size_t i = 0; i < m->rcpt_count; i++) {
         if (m->rcpts[i].address == NULL) {
@@ -223,15 +249,6 @@ static void drop_settled(struct active_msg *m)
     m->rcpt_count = kept;
     m->rcpt_handed = handed;
     m->rcpt_settled = 0;
-}
-
-/* One string behind the other, each with its NUL. */
-static char *put_string(char *at, struct slice string)
-{
-    if (string.len > 0) {
-        memcpy(at, string.ptr, string.len);
-    }
-    return at + string.len + 1;
 }
 
 void active_add_rcpt(struct active_msg *m, const struct spool_rcpt *from,
@@ -326,7 +343,7 @@ void active_keep_fd(struct active *a, struct active_msg *m, struct slice head, i
     }
     m->content_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (m->content_fd < 0) {
-        return; /* no descriptor is left: it is read again when it is needed */
+        return; /* no descriptor is left: the content is read again when it is needed */
     }
     m->content = mem_copy(head.ptr == NULL ? "" : head.ptr, head.len);
     m->content_len = head.len;

@@ -1,16 +1,15 @@
 /*
- * The active queue's other half: what the scheduler does not need to know of a message in memory.
+ * The messages in memory: data that the queue process needs and the scheduler does not.
  *
- * The scheduler knows messages and recipients by number. Here are the names to those numbers: the
- * envelope, the recipients that have been read and not yet settled, the content while it is worth
- * keeping, and the deliveries that are under way. Everything here can be made again from the spool,
- * so nothing of it survives a restart.
+ * The scheduler has only numbers of messages and recipients. This table has their envelopes, the
+ * recipients that are read and not settled yet, the content that is worth keeping, and the
+ * deliveries in flight. All of it can be read from the spool again, so a restart loses nothing.
  *
- * A message is here from its claim to its end of pass. Its recipients come in batches, in order of
- * their numbers, and go one by one as they are settled.
+ * A message is in the table from its claim to the end of its pass. Its recipients are added in
+ * batches, in the order of their numbers, and dropped after their settlement.
  *
- * Limit: content kept is at most ACTIVE_CONTENT_MAX in all, and as much again in ACTIVE_FDS_MAX
- * descriptors of memory; beyond it, it is read again when needed.
+ * Limits: at most ACTIVE_CONTENT_MAX bytes of content are kept in memory, and as many again in at
+ * most ACTIVE_FDS_MAX descriptors of sealed memory. Other content is read again when it is needed.
  */
 #ifndef QUEUE_ACTIVE_H
 #define QUEUE_ACTIVE_H
@@ -28,114 +27,123 @@
 #include "waiting.h"
 
 #define ACTIVE_CONTENT_MAX (32u << 20)
-/* The longest content that is kept, as it must fit into a frame. */
+/* Longest content that is kept, because it must fit into a frame. */
 #define ACTIVE_KEEP_MAX (12u << 20)
 #define ACTIVE_FDS_MAX  256u
 
 struct destination;
 
-/* What a stored route is to us (spool_routes.h). */
+/* A stored route (spool_routes.h), compared with the route that our tables give. */
 enum stored_route {
-    STORED_ROUTE_OURS,  /* our tables say the same */
-    STORED_ROUTE_STALE, /* or there is none */
-    STORED_ROUTE_NEWER, /* it is kept to */
+    STORED_ROUTE_OURS,  /* both are equal */
+    STORED_ROUTE_STALE, /* ours differs, or none is stored */
+    STORED_ROUTE_NEWER, /* newer tables made the stored route, which applies */
 };
 
 struct active_rcpt {
     uint32_t n;
     uint32_t notify;
-    bool route_stale;   /* the spool has no route for it, or one of another table */
-    bool route_fixed;   /* its store says where it goes, or newer tables than ours */
-    bool route_by_rule; /* likewise: by a rule for this message, as a content filter */
-    bool moves;         /* another partition's than its message: it goes there (spool_move) */
-    bool tried;         /* a delivery was tried, as far as the spool remembers */
-    char *address;      /* owned; behind its NUL follow the ORCPT and, where the route is fixed,
-                         transport and next hop; NULL once settled */
+    bool route_stale;   /* no route is stored, or one of older tables */
+    bool route_fixed;   /* its store, or newer tables than ours, define the route */
+    bool route_by_rule; /* a rule for this message, such as a content filter, made the route */
+    bool moves;         /* is in another partition than its message, and will be moved there
+                           (spool_move) */
+    bool tried;         /* according to the spool, a delivery was attempted */
+    char *address;      /* owned; after its NUL follow the ORCPT and, for a fixed route,
+                           transport and next hop; NULL once settled */
 };
 
-/* What has happened to a message in this pass, and so what its end must see to:
+/* State of a message in its pass; determines what the end of the pass must do:
  *
  *   CLEAN ---- a result is stored ----> TOUCHED
  *     |                                    |
- *   taken out                      taken out, or recipients come back untried
+ *   leaves the scheduler           leaves the scheduler, or recipients return untried
  *     v                                    v
  *   LEFT ----- a result is stored, ----> UNTRIED
- *     |        or such recipients
+ *     |        or recipients return
  *     |
  *   CLEAN, LEFT -- all is delivered --> ENDED
  *   any but ENDED -- its claim ends --> DROPPED
  */
 enum active_state {
-    ACTIVE_CLEAN,   /* the spool has all of it as it was when it came into memory */
-    ACTIVE_TOUCHED, /* its rows say what becomes of it at the end of the pass */
-    ACTIVE_LEFT,    /* taken out of the scheduler, otherwise clean: it is given back as it was */
-    ACTIVE_UNTRIED, /* likewise, but touched: what is left of it goes on soon */
-    ACTIVE_DROPPED, /* held, removed or requeued meanwhile: results of it no longer count */
+    ACTIVE_CLEAN,   /* the spool has the message as it was when it was claimed */
+    ACTIVE_TOUCHED, /* the end of the pass must read its rows */
+    ACTIVE_LEFT,    /* taken out of the scheduler; else clean: its claim ends without a change */
+    ACTIVE_UNTRIED, /* taken out of the scheduler and touched: the rest continues soon */
+    ACTIVE_DROPPED, /* held, removed or requeued meanwhile: its results no longer count */
     ACTIVE_ENDED,   /* its end is in the batch: nothing is left of it */
 };
 
 struct active_msg {
     struct msg_id id;
-    uint64_t serial; /* grows in order of coming */
-    char *id_text;   /* owned: its name in the log; where the store has one of its own, that */
-    char *sender;    /* owned */
-    char *envid;     /* owned */
+    uint64_t serial; /* grows in the order of arrival in memory */
+    char *id_text;   /* owned; name for the log: the store's own one if there is one; the other
+                        strings of the message are in the same allocation */
+    char *sender, *envid;
     struct active_class *its_class;
-    char *sched_class; /* owned: the scheduler's name of its class, with its group */
-    char *path;        /* owned: of its control file; empty in most engines, as is the next */
+    char *sched_class; /* CLASS/GROUP */
+    char *path;        /* path of the control file; empty in most engines, like spoolid */
     char *spoolid;
-    unsigned flags;
     struct wall arrived, created, listed;
     struct mono activated; /* for delays=a/b */
     struct wall activated_wall;
     uint64_t size;
-    struct active_rcpt *rcpts; /* owned, sorted by n; settled ones are dropped now and then */
-    size_t rcpt_count, rcpt_size, rcpt_settled;
-    size_t rcpt_handed; /* of a message that came with its recipients: those not yet given to the
-                           scheduler start here */
-    uint32_t last_read; /* highest n read from the spool */
-    uint32_t read_max;  /* what SCHED_READ waits for; 0: nothing */
-    bool read_soon;     /* .. and that is on its way */
+    struct active_rcpt *rcpts; /* owned; sorted by n; settled ones are dropped from time to time */
+    uint32_t rcpt_count, rcpt_size, rcpt_settled;
+    uint32_t rcpt_handed; /* index of the first recipient that the scheduler has not got yet */
+    uint32_t last_read;   /* highest n read from the spool */
+    uint32_t read_max;    /* the number up to which SCHED_READ waits for recipients; 0: none */
     TAILQ_ENTRY(active_msg) by_read;
-    uint32_t undone; /* pending recipients of this pass that have no final good end yet */
+    unsigned flags;
+    uint32_t undone; /* recipients pending at the start of the pass and not delivered or bounced
+                        yet */
     bool all_read;
-    bool is_part; /* of a message that is not gone when this is */
+    bool is_part;   /* a part of another message, which may have other parts */
+    bool read_soon; /* the recipients for SCHED_READ were requested */
     enum active_state state;
-    bool moves;     /* some of it, when the pass ends */
-    bool warned;    /* of its delay */
-    bool requested; /* flush or ETRN: defer_transports and queueonly do not hold */
-    bool fresh;     /* it has not been in memory before: it wakes what waits for its destinations */
-    bool unreadable;        /* its recipients are on pages that can't be read */
-    bool is_lost;           /* another node has it: no end of its pass is stored */
-    struct waiting waiting; /* what is deferred in this pass */
-    char *content;          /* owned, or NULL: not kept */
-    size_t content_len;     /* all of it, or what comes before the descriptor's bytes */
-    int content_fd;         /* owned: sealed memory, or -1 */
+    bool moves;     /* recipients move to other partitions at the end of the pass */
+    bool warned;    /* a delay notice was sent */
+    bool requested; /* by flush or ETRN: defer_transports and queueonly do not apply */
+    bool fresh;     /* was not in memory before: mail that waits for its destinations may
+                       continue */
+    bool is_new;    /* was never deferred; where new and deferred mail take turns, it is new mail */
+    bool unreadable;        /* its recipients are on damaged pages */
+    bool is_lost;           /* another node has it: its end of pass is not stored */
+    int content_fd;         /* owned; sealed memory; -1: none */
+    struct waiting waiting; /* reasons of the recipients deferred in this pass */
+    char *content;          /* owned; NULL: not kept */
+    size_t content_len;     /* bytes in `content`; the rest is in content_fd */
     UT_hash_handle hh;
 };
 
-/* An entry in the hands of an agent. */
+/* An entry that an agent has, or that waits for an agent. */
 struct delivery {
     uint64_t entry;
     struct active_msg *msg;
     uint32_t transport;
-    struct destination *destination; /* kept while there is a delivery; may be NULL */
+    struct destination *destination; /* may be NULL; not freed during the delivery */
     uint32_t *rcpts;                 /* owned */
     size_t rcpt_count;
     struct mono handed;
-    enum conf_agent kind;         /* of agent: a clause may name another than its transport's */
+    enum conf_agent kind;         /* kind of agent: a clause may name another kind than its
+                                     transport's */
     unsigned agent;               /* index into the queue's agents */
     bool is_awaited;              /* another node waits for its end */
-    bool sent;                    /* to the agent; false: waits for one to come back */
-    bool has_content;             /* the agent was given the content, or has asked for it */
-    bool awaits_content;          /* .. and the spool has it not at hand yet */
-    size_t inline_bytes;          /* content sent along, for the budget */
-    bool cache_load, cache_store; /* the scheduler's hints for the agent */
+    bool sent;                    /* sent to the agent; false: waits until the agent's process
+                                     runs again */
+    bool has_content;             /* the agent has got the content, or has requested it */
+    bool awaits_content;          /* the agent waits for content that the spool has not loaded
+                                     yet */
+    bool is_replaced;             /* waits for the commit of a message that takes over its
+                                     recipients */
+    size_t inline_bytes;          /* bytes of content sent with the assignment; counted in
+                                     active.inline_bytes */
+    bool cache_load, cache_store; /* scheduler's hints about cached connections, for the agent */
     char *dest;                   /* owned */
     UT_hash_handle hh;
 };
 
-/* Messages of a class. */
+/* Number of messages of a class. */
 struct active_class {
     UT_hash_handle hh;
     size_t count;
@@ -145,14 +153,15 @@ struct active_class {
 struct active {
     struct active_msg *msgs;
     struct delivery *deliveries;
-    struct active_class *classes; /* those that have some; without a class is a class, too */
-    size_t content_bytes;         /* kept in memory of our own */
-    size_t fd_bytes;              /* kept in descriptors, of which there are so many: */
+    struct active_class *classes; /* classes with messages; the empty name stands for messages
+                                     without a class */
+    size_t content_bytes;         /* total in memory */
+    size_t fd_bytes;              /* total in descriptors */
     size_t fds;
     size_t inline_bytes;
     uint64_t last_serial;
-    struct active_msg *sweep_at; /* of a walk over all that are here; NULL: at its end */
-    uint64_t sweep_end;          /* the serial of the last */
+    struct active_msg *sweep_at; /* next message of the sweep; NULL: the sweep is over */
+    uint64_t sweep_end;          /* serial of the last message of the sweep */
 };
 
 void active_init(struct active *a);
@@ -160,27 +169,28 @@ void active_fini(struct active *a);
 
 struct active_msg *active_find(struct active *a, struct msg_id id);
 
-/* A message enters, with this name of its class in the scheduler. `m` is copied. CHECKs that it is
- * not here. */
+/* Adds a message that was claimed, and returns it. `m` is copied; sched_class is the scheduler's
+ * name of its class. CHECKs that the message is not in memory. */
 struct active_msg *active_add(struct active *a, const struct spool_message *m,
                               struct slice sched_class, struct mono now, struct wall wall_now);
 
-/* How many are here of this class (empty: without one). */
+/* Returns the number of messages of a class in memory; an empty name: of messages without a
+ * class. */
 size_t active_class_count(const struct active *a, struct slice class_name);
 
-/* It leaves; no delivery of it may be left. */
+/* Frees a message that has no delivery in flight. */
 void active_remove(struct active *a, struct active_msg *m);
 
-/* Walk over all messages that are here now, with whatever happens between two steps: NULL behind
- * the last. There is one walk at a time. */
+/* Begins a sweep over all messages that are in memory now, and returns its next message; NULL at
+ * its end. Messages may be added and removed between two steps. There is one sweep at a time. */
 void active_sweep_begin(struct active *a);
 struct active_msg *active_sweep_next(struct active *a);
 
-/* The transitions. A message that has ended stays so. */
+/* Changes the state as in the diagram above. An ended message stays ended. */
 void active_touch(struct active_msg *m);
 void active_leave(struct active_msg *m);
 void active_drop(struct active_msg *m);
-/* CHECKs that no result of it needs a look at its rows. */
+/* CHECKs that the message is clean, completely read, and that nothing of it was deferred. */
 void active_end(struct active_msg *m);
 
 static inline bool active_is_dropped(const struct active_msg *m)
@@ -188,23 +198,23 @@ static inline bool active_is_dropped(const struct active_msg *m)
     return m->state == ACTIVE_DROPPED;
 }
 
-/* It was taken out of the scheduler, whatever happened besides. */
+/* Was the message taken out of the scheduler? */
 static inline bool active_is_out(const struct active_msg *m)
 {
     return m->state == ACTIVE_LEFT || m->state == ACTIVE_UNTRIED || m->state == ACTIVE_DROPPED;
 }
 
-/* Nothing that was stored of it stands against deleting it whole. */
+/* Was no result of the message stored, so that it can be deleted as a whole? */
 static inline bool active_is_clean(const struct active_msg *m)
 {
     return m->state == ACTIVE_CLEAN || m->state == ACTIVE_LEFT;
 }
 
-/* Append a recipient; its number must be above all before it. */
+/* Adds a recipient. CHECKs that its number is higher than all earlier ones. */
 void active_add_rcpt(struct active_msg *m, const struct spool_rcpt *from,
                      enum stored_route its_route);
 
-/* NULL when it is not here (never read, or settled). */
+/* Returns NULL if the recipient was not read yet, or is settled. */
 struct active_rcpt *active_find_rcpt(struct active_msg *m, uint32_t n);
 
 static inline const char *active_rcpt_orcpt(const struct active_rcpt *r)
@@ -212,21 +222,21 @@ static inline const char *active_rcpt_orcpt(const struct active_rcpt *r)
     return r->address + __builtin_strlen(r->address) + 1;
 }
 
-/* Where a fixed route leads. */
+/* Return the transport and next hop of a fixed route. */
 struct slice active_rcpt_transport(const struct active_rcpt *r);
 struct slice active_rcpt_nexthop(const struct active_rcpt *r);
 
-/* The recipient is settled: forget its strings. */
+/* Marks the recipient as settled and frees its strings. */
 void active_settle_rcpt(struct active_msg *m, struct active_rcpt *r);
 
-/* Keep the content if the budget allows. */
+/* Keeps a copy of the whole content if the limits allow. */
 void active_keep_content(struct active *a, struct active_msg *m, struct slice content);
 
-/* Keep the content, `head` and what is in `fd` (a sealed memfd, which is duplicated), if the
- * budgets allow. */
+/* Keeps the content if the limits allow: a copy of `head`, and a duplicate of `fd`, a sealed memfd
+ * with the rest. */
 void active_keep_fd(struct active *a, struct active_msg *m, struct slice head, int fd);
 
-/* A delivery starts: takes a copy of the recipient numbers. */
+/* Adds a delivery; the recipient numbers are copied. */
 struct delivery *delivery_add(struct active *a, uint64_t entry, struct active_msg *m,
                               uint32_t transport, struct slice dest, const uint32_t *rcpts,
                               size_t rcpt_count, struct mono now);

@@ -2,7 +2,7 @@
 
 #include "check.h"
 
-/* No process has its role, so that its mail is deferred. */
+/* Stands for kinds that are not registered. No process has its role, so its mail is deferred. */
 static const struct agent_kind unknown = {.program = "qmgr", .role = ROLE_PARENT};
 
 static const struct agent_kind smtp = {.program = "smtp", .role = ROLE_DELIVER};

@@ -1,7 +1,7 @@
 /*
- * Kinds of agents: what the queue process has to know of who delivers for a transport (parameter
- * `agent`). The kinds of Sluice itself are in agent_kind.c. A program that has another one
- * registers it before its roles begin; mail for one that is not registered is deferred.
+ * Kinds of agents: for each value of the parameter `agent`, data and functions that the queue
+ * process needs. Sluice's own kinds are in agent_kind.c. A program with another kind registers it
+ * before its roles begin. Mail for a kind that is not registered is deferred.
  */
 #ifndef QUEUE_AGENT_KIND_H
 #define QUEUE_AGENT_KIND_H
@@ -21,35 +21,40 @@ struct queue;
 #define AGENT_KINDS (CONF_AGENT_MILTER + 1)
 
 struct agent_kind {
-    const char *program; /* the tag of its log lines; NULL: its transport's name is */
+    const char *program; /* tag of its log lines; NULL: the transport's name */
     enum wire_role
-        role;        /* of the process that delivers; ROLE_COUNT: the queue process needs none */
-    bool is_final;   /* the last stop: it is for us to report success */
-    bool by_path;    /* it gets the path of the message's file in place of the content, and marks
-                            its results there */
-    bool is_patient; /* without its process the mail waits for its destinations' own times */
-    bool writes_log; /* its agents log what becomes of recipients: the queue process does not */
+        role;        /* role of the delivering process; ROLE_COUNT: the queue process delivers */
+    bool is_final;   /* final destination: the queue process reports success to senders who asked
+                        for it */
+    bool by_path;    /* gets the path of the message's file instead of the content, and marks its
+                        results in that file */
+    bool is_patient; /* while its process is down, mail waits for the retry times of its
+                        destinations */
+    bool writes_log; /* its agents log the results of recipients, so the queue process does not */
 
-    /* The state of the functions that follow: made when the spool is open, before confinement, and
-     * freed before the spool is closed. With `begin` goes `end`; each other may be NULL. */
+    /* Returns the state for the functions below. Called after the spool was opened, before
+     * confinement; `end` frees the state before the spool is closed. With `begin` there must be an
+     * `end`; each other function may be NULL. */
     void *(*begin)(struct queue *q);
     void (*end)(void *state);
-    void (*status)(const void *state, json_t *answer); /* add members to the answer of "status" */
+    void (*status)(const void *state, json_t *answer); /* adds members to the answer of "status" */
 
-    /* What its process tells of its agents (WIRE_AGENT), for those who ask. */
-    bool (*told)(void *state, struct slice body); /* false: it does not decode */
-    void (*lost)(void *state);                    /* the process has ended, with all its agents */
+    /* Takes what the process reports about its agents (WIRE_AGENT). Returns false if the frame
+     * can't be decoded. */
+    bool (*told)(void *state, struct slice body);
+    void (*lost)(void *state); /* called when the process has ended, with all
+                                                     its agents */
 
-    /* Of a kind without a process whose agents the queue process talks to by itself. */
-    /* The delivery is to begin; it ends with a function of queue_result.h, now or later. */
+    /* For a kind without a process, whose agents the queue process calls itself. */
+    /* Begins a delivery, which ends with a function of queue_result.h, now or later. */
     void (*deliver)(void *state, struct delivery *d);
-    /* These recipients are deferred without an attempt (SCHED_DEFER): record why. */
+    /* Records why recipients are deferred without an attempt (SCHED_DEFER). */
     void (*deferred)(void *state, const struct sched_action *action);
-    /* In each turn, before decisions. */
+    /* Called in each turn, before decisions. */
     void (*turn)(void *state);
 };
 
-/* Make a kind known, which is borrowed for good. */
+/* Registers a kind, which must stay valid until the process ends. */
 void agent_kind_register(enum conf_agent agent, const struct agent_kind *kind);
 
 const struct agent_kind *agent_kind(enum conf_agent agent);

@@ -16,23 +16,23 @@
 #include "spool_others.h"
 #include "spool_search.h"
 
-/* Things looked at in a step, at least and at most. */
+/* Things examined in a step, at least and at most. */
 #define BUDGET_MIN 200
 #define BUDGET_MAX 5000
-/* Rows and keys that a step asks the spool for. */
+/* Rows and keys that a step reads from the spool. */
 #define ROWS_PER_STEP 100
 #define FAULTS_MAX    16
-/* A round begins this long after the one before, if that is over. */
+/* Shortest time from the start of a round to the start of the next one. */
 #define ROUND_PAUSE_US (20 * US_PER_S)
-/* Due mail that is not read for so long though there is room has been overlooked. */
+/* Due mail was overlooked if there is room and it is not read for this long. */
 #define OVERDUE_US (60 * US_PER_S)
-/* No configuration lets mail wait for so long: the time was damaged. */
+/* No configuration defers mail for this long: a later due time is damaged. */
 #define FAR_US (INT64_C(3) * 366 * 24 * 3600 * US_PER_S)
-/* How long answers may take that we give ourselves, and a delivery, which every agent bounds. */
+/* Longest time for an answer of the queue process, and for a delivery, which every agent limits. */
 #define ANSWER_TIMEOUT_US   (60 * US_PER_S)
 #define DELIVERY_TIMEOUT_US (24 * 3600 * US_PER_S)
 
-/* What a round has to be through with. */
+/* Parts of a round; a round ends when all are done. */
 enum part {
     PART_SCHEDULER = 1,
     PART_DELIVERIES = 2,
@@ -43,27 +43,27 @@ enum part {
 };
 
 enum kind {
-    KIND_FAULT,     /* of the scheduler */
-    KIND_NO_ENTRY,  /* a delivery that the scheduler does not know */
-    KIND_UNSENT,    /* a delivery that its agent was never given */
+    KIND_FAULT,     /* reported by the scheduler's own search */
+    KIND_NO_ENTRY,  /* a delivery that is not in the scheduler */
+    KIND_UNSENT,    /* a delivery that was not sent to its agent */
     KIND_LOST,      /* a message in memory that is not in the scheduler */
     KIND_UNCLAIMED, /* a message in memory that is not claimed */
     KIND_CLAIMED,   /* a claimed message that is not in memory */
-    KIND_PARKED,    /* a key that the scheduler does not know */
-    KIND_OVERDUE,   /* mail is due and is not read */
-    KIND_PASSED,    /* mail is due and is not found by its due time */
+    KIND_PARKED,    /* a parked key that the scheduler has not got */
+    KIND_OVERDUE,   /* due mail that is not read */
+    KIND_PASSED,    /* a due message that a search by due time does not find */
 };
 
 struct suspect {
     uint64_t kind;
-    uint64_t n;    /* of a message or entry, or a hash of a name */
-    uint64_t more; /* tells faults from one another */
+    uint64_t n;    /* n of a message or entry, or hash of a name */
+    uint64_t more; /* distinguishes faults with the same `n` */
 };
 
 struct suspicion {
     struct suspect key;
     struct mono first;
-    uint64_t round; /* in which it was seen last */
+    uint64_t round; /* last round in which it was found */
     bool told;
     UT_hash_handle hh;
 };
@@ -93,7 +93,7 @@ void auditor_fini(struct auditor *a)
 
 /* ---- suspicions and findings ---------------------------------------------------------------- */
 
-/* It looks wrong. NULL: there are too many suspicions. */
+/* Adds a suspicion, or marks it as found in this round. Returns NULL if there are too many. */
 static struct suspicion *suspect(struct queue *q, enum kind kind, uint64_t n, uint64_t more)
 {
     struct auditor *a = &q->auditor;
@@ -114,7 +114,8 @@ static struct suspicion *suspect(struct queue *q, enum kind kind, uint64_t n, ui
     return s;
 }
 
-/* The same. True when it did before, long enough ago, and was not told of yet; now it is. */
+/* Adds or marks a suspicion, as suspect(). Returns true, once, when its first occurrence is
+ * AUDIT_CONFIRM_US ago. */
 static bool confirmed(struct queue *q, enum kind kind, uint64_t n, uint64_t more)
 {
     struct suspicion *s = suspect(q, kind, n, more);
@@ -135,7 +136,7 @@ static void finding(struct queue *q, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    (void)vsnprintf(a->last_words, sizeof a->last_words, format, args); /* cut is fine */
+    (void)vsnprintf(a->last_words, sizeof a->last_words, format, args); /* may be cut */
     va_end(args);
     a->findings++;
     a->last_finding = clock_wall();
@@ -152,7 +153,7 @@ void auditor_tell_damage(struct queue *q, struct msg_id id, const char *why)
             why);
 }
 
-/* Look for unclaimed mail anew, what was given back included. */
+/* Counts a repair, and makes the queue process read due mail from the spool at once. */
 static void repaired(struct queue *q)
 {
     q->auditor.repaired++;
@@ -168,7 +169,7 @@ static bool tell_fault(struct queue *q, const struct sched_fault *f)
     const struct active_msg *m = active_find(&q->active, (struct msg_id){f->msg.n});
 
     if (f->type == SCHED_FAULT_UNANSWERED && m != NULL && m->read_max > 0) {
-        return false; /* the spool will tell when its recipients are there */
+        return false; /* the spool sends an event when its recipients are loaded */
     }
     if (!confirmed(q, KIND_FAULT, n, (uint64_t)(uintptr_t)f->words)) {
         return false;
@@ -191,7 +192,7 @@ static bool tell_fault(struct queue *q, const struct sched_fault *f)
     return true;
 }
 
-/* Mail that the scheduler will not move is taken out of it and read anew. */
+/* Searches the scheduler for faults. Stuck mail is taken out of the scheduler and read again. */
 static void look_at_scheduler(struct queue *q, uint32_t budget)
 {
     static const struct sched_timeouts timeouts = {.answer_us = ANSWER_TIMEOUT_US,
@@ -219,9 +220,10 @@ static void look_at_scheduler(struct queue *q, uint32_t budget)
     }
 }
 
-/* ---- deliveries under way ------------------------------------------------------------------- */
+/* ---- deliveries in flight ------------------------------------------------------------------- */
 
-/* The scheduler does not know it, so no result of it counts: its recipients are tried again. */
+/* Removes a delivery that the scheduler has not got. Its result would not count, so its recipients
+ * are tried again. */
 static void forget_delivery(struct queue *q, struct delivery *d)
 {
     active_touch(d->msg);
@@ -256,8 +258,8 @@ static void look_at_delivery(struct queue *q, struct delivery *d)
 
 /* ---- a walk over a table -------------------------------------------------------------------- */
 
-/* The elements of the next buckets, as far as the budget goes, into `room`; their number. What is
- * found may be removed while they are looked at, so they are gathered first. */
+/* Stores elements of the next buckets in `room`, at most `budget`, and returns their number. The
+ * caller may then remove elements, which it could not do during the walk. */
 static size_t gather(const struct UT_hash_handle *any, uint64_t *cursor, size_t budget,
                      struct UT_hash_handle **room)
 {
@@ -285,7 +287,7 @@ static void look_at_deliveries(struct queue *q, uint32_t budget)
         entries[i] = CONTAINER_OF(found[i], struct delivery, hh)->entry;
     }
     for (size_t i = 0; i < count; i++) {
-        /* A repair may have ended others with it. */
+        /* The repair of an earlier one may have ended it. */
         struct delivery *d = delivery_find(&q->active, entries[i]);
 
         if (d != NULL) {
@@ -301,7 +303,7 @@ static void look_at_deliveries(struct queue *q, uint32_t budget)
 
 /* ---- messages in memory --------------------------------------------------------------------- */
 
-/* Nothing of it is in the scheduler: it leaves memory and is read anew. */
+/* Removes a message that the scheduler has not got from memory, so that it is read again. */
 static void give_back(struct queue *q, struct active_msg *m)
 {
     struct msg_id id = m->id;
@@ -343,7 +345,8 @@ static void look_at_messages(struct queue *q, uint32_t budget)
     size_t count = gather(all != NULL ? &all->hh : NULL, &a->messages_at, budget, found);
 
     for (size_t i = 0; i < count; i++) {
-        look_at_message(q, CONTAINER_OF(found[i], struct active_msg, hh)); /* removes it at most */
+        /* may remove this message, and no other */
+        look_at_message(q, CONTAINER_OF(found[i], struct active_msg, hh));
     }
     mem_free(found);
     if (a->messages_at == 0) {
@@ -383,13 +386,13 @@ static void look_at_parked(struct queue *q)
 
     if (park_is_telling(&q->parking) ||
         spool_parked_keys(q->spool, after, ROWS_PER_STEP, keys, &count)) {
-        count = 0; /* the scheduler is being told, or the storage fails, of which the log knows */
+        count = 0; /* the scheduler is getting the keys; or storage has failed, which is logged */
     }
     for (size_t i = 0; i < count; i++) {
         if (!park_is_known(q, keys[i]) &&
             confirmed(q, KIND_PARKED, hash_bytes(keys[i].ptr, keys[i].len), 0)) {
-            /* No fault: mail that was claimed when it fell due has its key as long as it is in
-             * memory. It goes on in any case; asked for, it goes sooner. */
+            /* Not a fault: mail that was claimed when it was due keeps its key while it is in
+             * memory. The scheduler would continue it anyway, and does so earlier with the key. */
             log_info("%.*s: mail is parked for it, the scheduler is told again",
                      SLICE_ARGS(park_key_place(keys[i])));
             park_tell(q, keys[i]);
@@ -404,7 +407,7 @@ static void look_at_parked(struct queue *q)
     }
 }
 
-/* The first due mail is not read though there is room, and no other is read either. */
+/* Searches for due mail that is not read although the scheduler has room. */
 static void look_at_due(struct queue *q)
 {
     struct wall due;
@@ -417,7 +420,7 @@ static void look_at_due(struct queue *q)
     }
 }
 
-/* Its row makes no sense, and may never come to its turn because of that. */
+/* Are the rows of the message damaged? Then it may never be found by its due time. */
 static bool is_damaged(struct queue *q, struct msg_id id)
 {
     struct spool_message m;
@@ -425,14 +428,14 @@ static bool is_damaged(struct queue *q, struct msg_id id)
     return !spool_is_claimed(q->spool, id) && spool_read(q->spool, id, &m) == -EBADMSG;
 }
 
-/* Is it due, and is not found by its due time; or due at a time that nothing could have meant? */
+/* Is the message due and not found by its due time, or due at an impossible time? */
 static bool is_passed(struct queue *q, struct msg_id id)
 {
     struct spool_message m;
     struct wall due;
 
-    if (queue_clock_is_walking(&q->clock) /* times are being moved */ ||
-        batch_is_late(&q->batch) /* what that has changed is in no order before its end */ ||
+    if (queue_clock_is_walking(&q->clock) /* due times are being moved */ ||
+        batch_is_late(&q->batch) /* its changes are not in the order of due times yet */ ||
         spool_is_claimed(q->spool, id) || spool_read(q->spool, id, &m) != 0 ||
         (m.state != SPOOL_INCOMING && m.state != SPOOL_DEFERRED)) {
         return false;
@@ -442,9 +445,9 @@ static bool is_passed(struct queue *q, struct msg_id id)
             due.us > clock_wall().us);
 }
 
-/* Every row of the spool, slowly, by its id: the order of due times may have lost one. Those that
- * were seen so are looked at again in each round. What passes is in no such order, and gone before
- * its turn here; what other nodes have they look at. */
+/* Reads all rows of the spool by id, slowly, because the order of due times may lack one. A
+ * suspicious one is examined again in each round. Mail in passage has no rows. Rows of other
+ * partitions are examined by their nodes. */
 static void look_at_rows(struct queue *q)
 {
     struct auditor *a = &q->auditor;
@@ -460,19 +463,19 @@ static void look_at_rows(struct queue *q)
     }
     if (spool_due_by_scans(q->spool) ||
         spool_scan(q->spool, &all, ROWS_PER_STEP, ids, &count) != 0) {
-        return; /* there are no rows, or the storage fails, of which the log knows */
+        return; /* there are no rows, or the storage has failed, which is logged */
     }
     for (size_t i = 0; i < count; i++) {
         at_hand &= spool_want(q->spool, ids[i], SPOOL_WANT_ROWS) != -EAGAIN;
     }
     if (!at_hand) {
-        return; /* it is in the next step */
+        return; /* the next step reads the same rows */
     }
     for (size_t i = 0; i < count; i++) {
         if (is_damaged(q, ids[i])) {
             queue_quarantine(q, ids[i], spool_error(q->spool));
         } else if (is_passed(q, ids[i])) {
-            (void)suspect(q, KIND_PASSED, ids[i].n, 0); /* look_at_passed goes on */
+            (void)suspect(q, KIND_PASSED, ids[i].n, 0); /* look_at_passed examines it again */
         }
     }
     a->rows_at = count == ROWS_PER_STEP ? ids[count - 1] : (struct msg_id){0};
@@ -495,7 +498,7 @@ static void look_at_passed(struct queue *q)
             finding(q, "%s: it is due, and was overlooked; or its due time is impossible", text);
             (void)spool_set_due(
                 q->spool, id,
-                queue_clock_to_store(&q->clock, id, clock_wall())); /* a failed batch undoes it */
+                queue_clock_to_store(&q->clock, id, clock_wall())); /* a failure undoes the batch */
             repaired(q);
         }
     }
@@ -520,7 +523,7 @@ static void round_ends(struct queue *q)
     HASH_ITER(hh, a->suspicions, s, next)
     {
         if (s->round != a->rounds) {
-            suspicion_forget(a, s); /* it was nothing, or is well again */
+            suspicion_forget(a, s); /* it was no fault, or is over */
         }
     }
     a->rounds++;
@@ -533,7 +536,7 @@ void auditor_step(struct queue *q)
     struct auditor *a = &q->auditor;
     struct sched_totals t;
 
-    /* While results wait to be stored everything stands still, as it must. */
+    /* While results wait to be stored, mail must not move. */
     if (!mono_reached(a->next, clock_mono()) || q->role->stopping ||
         queue_clock_is_walking(&q->clock) || batch_is_blocked(&q->batch)) {
         return;

@@ -1,19 +1,17 @@
 /*
- * The auditor: looks, all the time and a bit at a time, for stuck mail: mail that no event would
- * move.
+ * The auditor: searches all the time, in small steps, for stuck mail, which no event would move.
  *
- * The worst a queue manager can do is to hold mail that no event will ever move, and to say
- * nothing. So while the queue process works, its structures are compared with one another: the
- * scheduler with itself (sched_search_faults), the messages in memory with the scheduler and with
- * the claims in the spool, the deliveries under way with their agents, what is parked and what is
- * due with who should know of it. A round over what is in memory takes about a minute, more when
- * that is more than 300,000 things, since a step looks at a bounded number of them; the rows of the
- * spool are gone through more slowly, 100 each second.
+ * Unnoticed stuck mail is the worst error of a queue manager. So the auditor compares the
+ * structures of the running queue process: the scheduler with itself (sched_search_faults),
+ * messages in memory with the scheduler and with the claims in the spool, deliveries in flight with
+ * the scheduler and their agents, parked and due mail with the scheduler. A step examines a limited
+ * number of things. So a round over memory takes about a minute, and longer above 300,000 things.
+ * The rows of the spool are examined more slowly, 100 in each second.
  *
- * What looks wrong is first a suspicion. Seen again AUDIT_CONFIRM_US later it is a finding: it is
- * logged with the queue id and in words, counted, and repaired where that is safe: mail that
- * no module has is given back to the spool, from where it is read anew. In doubt it is tried twice
- * and never lost.
+ * Something that looks wrong is first a suspicion. If it still looks wrong AUDIT_CONFIRM_US later,
+ * it is a finding: it is logged with its queue id, counted, and repaired where that is safe. Mail
+ * that no module has is given back to the spool and read again. In doubt mail is tried twice, and
+ * never lost.
  */
 #ifndef QUEUE_AUDITOR_H
 #define QUEUE_AUDITOR_H
@@ -29,33 +27,34 @@ struct queue;
 struct suspicion;
 
 #define AUDIT_STEP_US    (1 * US_PER_S)
-#define AUDIT_ROUND_S    60 /* steps in which a round should be over */
+#define AUDIT_ROUND_S    60 /* number of steps that a round should take */
 #define AUDIT_CONFIRM_US (30 * US_PER_S)
-/* Suspicions at once; more are found in a later round. */
+/* Suspicions at a time; further ones are found in a later round. */
 #define AUDIT_SUSPICIONS_MAX 1000
 #define AUDIT_WORDS_MAX      400
 
 struct auditor {
-    struct mono next;           /* step */
-    struct sched_search search; /* the scheduler's own part */
+    struct mono next;           /* time of the next step */
+    struct sched_search search; /* position of the scheduler's own search */
     uint64_t messages_at, deliveries_at, claims_at;
-    char *parked_at;       /* owned; NULL: from the start */
-    struct msg_id rows_at; /* of a slower walk, which is no part of rounds */
-    unsigned parts_done;   /* of this round */
+    char *parked_at;       /* owned; last key examined; NULL: begin with the first */
+    struct msg_id rows_at; /* position of the walk over rows, which is slower than a round */
+    unsigned parts_done;   /* bits of enum part */
     struct mono round_began;
     struct suspicion *suspicions;
-    uint64_t rounds, findings, repaired; /* since the start */
+    uint64_t rounds, findings, repaired; /* counts since the start */
     struct wall last_round, last_finding;
-    char last_words[AUDIT_WORDS_MAX]; /* of the last finding */
+    char last_words[AUDIT_WORDS_MAX]; /* text of the last finding */
 };
 
 void auditor_init(struct auditor *a);
 void auditor_fini(struct auditor *a);
 
-/* Look on, if it is time. To be called when the decisions of a turn have been pulled. */
+/* Does the next step if its time has come. Call it when all decisions of a turn have been
+ * pulled. */
 void auditor_step(struct queue *q);
 
-/* A message on damaged pages has been left alone. */
+/* Logs and counts a finding: a message on damaged pages, which is not delivered until a repair. */
 void auditor_tell_damage(struct queue *q, struct msg_id id, const char *why);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
@@ -11,8 +12,12 @@
 #include "pass_end.h"
 #include "queue.h"
 #include "queue_pass.h"
+#include "queue_result.h"
 #include "spool_commits.h"
 #include "spool_conclusion.h"
+
+/* Recipients of deliveries_apply that are read in one call. */
+#define DELIVERED_PAGE 100
 
 enum step_type {
     STEP_SUBMISSION,
@@ -21,6 +26,7 @@ enum step_type {
     STEP_PUT_OFF,
     STEP_PASS_END,
     STEP_QUARANTINE,
+    STEP_DELIVERED,
     STEP_WAITER,
 };
 
@@ -28,12 +34,14 @@ struct step {
     STAILQ_ENTRY(step) next;
     enum step_type type;
     struct msg_id id;
+    bool was_alone; /* has failed in a commit of its own */
     union {
         struct {
-            struct channel *from; /* NULL: gone */
+            struct channel *from; /* NULL: the client is gone */
             uint64_t token;
             bool repeated;
             uint64_t size;
+            uint64_t replaces; /* entry whose recipients were taken over; 0: none */
             struct active_msg *msg;
         } submission;
         struct {
@@ -43,11 +51,15 @@ struct step {
         struct put_off put_off;
         struct pass_end pass_end;
         struct {
+            uint32_t *ns; /* owned; sorted */
+            size_t count; /* 0: all that are pending */
+        } delivered;
+        struct {
             batch_ended *ended;
             void *arg;
         } waiter;
     };
-    char text[]; /* of STEP_QUARANTINE the reason, of STEP_ALL_DONE the message's name */
+    char text[]; /* reason of STEP_QUARANTINE, name of STEP_ALL_DONE, slices of STEP_VERDICT */
 };
 
 static struct step *step_new(enum step_type type, struct msg_id id, size_t text_len)
@@ -67,6 +79,8 @@ static void step_free(struct step *step)
     } else if (step->type == STEP_PASS_END) {
         mem_free(step->pass_end.park_key);
         waiting_fini(&step->pass_end.waiting);
+    } else if (step->type == STEP_DELIVERED) {
+        mem_free(step->delivered.ns);
     }
     mem_free(step);
 }
@@ -78,17 +92,61 @@ bool batch_refused(int rc)
     return rc == -EINVAL || rc == -EBADMSG || rc == -ENOENT || rc == -EROFS;
 }
 
-/* Do to the spool what the step says. */
+static int compare_numbers(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Stores deliveries of an earlier process (unstored.h). Its replies are no longer known. */
+static int deliveries_apply(struct queue *q, const struct step *step)
+{
+    struct spool_rcpt page[DELIVERED_PAGE];
+    uint32_t after = 0;
+    size_t count = 0;
+    int rc;
+
+    do {
+        uint32_t ns[DELIVERED_PAGE];
+        bool wants_notice[DELIVERED_PAGE];
+
+        rc = spool_read_rcpts(q->spool, step->id, after, true, DELIVERED_PAGE, page, &count);
+        for (size_t i = 0; rc == 0 && i < count; i++) { /* spool_settle invalidates the page */
+            ns[i] = page[i].n;
+            wants_notice[i] = (page[i].notify & NOTIFY_SUCCESS) != 0;
+        }
+        for (size_t i = 0; rc == 0 && i < count; i++) {
+            struct spool_verdict v = {.done = !wants_notice[i],
+                                      .state = SPOOL_RCPT_DELIVERED,
+                                      .status = SLICE("2.0.0"),
+                                      .diagnostic = SLICE("delivered"),
+                                      .when = clock_wall(),
+                                      .attempted = true};
+
+            after = ns[i];
+            if (step->delivered.count == 0 ||
+                bsearch(&ns[i], step->delivered.ns, step->delivered.count, sizeof ns[0],
+                        compare_numbers) != NULL) {
+                rc = spool_settle(q->spool, step->id, ns[i], &v);
+            }
+        }
+    } while (rc == 0 && count == DELIVERED_PAGE);
+    return rc;
+}
+
+/* Applies the step to the spool. */
 static int step_apply(struct queue *q, struct step *step)
 {
     struct spool_message m;
+    char id[SPOOL_ID_TEXT_MAX];
     int rc = 0;
 
-    log_hold(); /* what it says is true when it is committed */
+    log_hold(); /* its log lines are true once it is committed */
     switch (step->type) {
     case STEP_SUBMISSION:
     case STEP_WAITER:
-        break; /* submit_message did it, with the content at hand; and others */
+        break; /* applied by submit_message, which has the content, or by the waiter's owner */
     case STEP_VERDICT:
         rc = spool_read(q->spool, step->id, &m);
         if (rc == 0) {
@@ -100,7 +158,7 @@ static int step_apply(struct queue *q, struct step *step)
         if (step->text[0] != '\0') {
             log_info("%s: removed", step->text);
         } else {
-            import_now(&q->import); /* that was the last part, perhaps */
+            import_now(&q->import); /* the last part may have ended */
         }
         break;
     case STEP_PUT_OFF:
@@ -111,15 +169,22 @@ static int step_apply(struct queue *q, struct step *step)
         break;
     case STEP_QUARANTINE:
         rc = spool_quarantine(q->spool, step->id, slice_string(step->text));
+        if (rc == 0) {
+            spool_id_print(step->id, id);
+            log_error("%s: quarantined as corrupt: %s", id, step->text);
+        }
+        break;
+    case STEP_DELIVERED:
+        rc = deliveries_apply(q, step);
         break;
     }
     log_hold_end();
-    /* An operator removed it meanwhile, or it is another node's now: nothing is left to record. */
+    /* Removed by an operator, or owned by another node: no result needs to be stored. */
     return rc == -ENOENT || rc == -EROFS ? 0 : rc;
 }
 
-/* The spool refused a step. A message whose rows make no sense must not be tried for ever, and
- * never be deleted. Takes the step. */
+/* Handles a refusal of the spool, and takes the step. A message with damaged rows must not be tried
+ * for ever, and never be deleted. */
 static void step_refused(struct queue *q, struct step *step)
 {
     char text[SPOOL_ID_TEXT_MAX];
@@ -147,7 +212,57 @@ static bool list_has(const struct step_list *steps, struct msg_id id)
     return false;
 }
 
-/* Apply it to the open batch and remember it. Takes the step. */
+static void each_delivery(const struct step *step, void (*each)(void *arg, uint32_t n), void *arg)
+{
+    if (step->type == STEP_ALL_DONE ||
+        (step->type == STEP_DELIVERED && step->delivered.count == 0)) {
+        each(arg, 0);
+    } else if (step->type == STEP_VERDICT &&
+               (step->verdict.v.done || step->verdict.v.state == SPOOL_RCPT_DELIVERED ||
+                step->verdict.v.state == SPOOL_RCPT_RELAYED)) {
+        each(arg, step->verdict.n); /* also a failure without a bounce */
+    } else if (step->type == STEP_DELIVERED) {
+        for (size_t i = 0; i < step->delivered.count; i++) {
+            each(arg, step->delivered.ns[i]);
+        }
+    }
+}
+
+void batch_each_delivery(const struct step_list *steps, void (*each)(void *arg, uint32_t n),
+                         void *arg)
+{
+    const struct step *step;
+
+    STAILQ_FOREACH(step, steps, next)
+    {
+        each_delivery(step, each, arg);
+    }
+}
+
+void batch_make_deliveries(struct msg_id id, const uint32_t *ns, size_t count,
+                           struct step_list *steps)
+{
+    struct step *step = step_new(STEP_DELIVERED, id, 0);
+
+    if (count > 0) {
+        step->delivered.ns = mem_array(count, sizeof ns[0]);
+        memcpy(step->delivered.ns, ns, count * sizeof ns[0]);
+        qsort(step->delivered.ns, count, sizeof ns[0], compare_numbers);
+    }
+    step->delivered.count = count;
+    STAILQ_INSERT_TAIL(steps, step, next);
+}
+
+/* Stores the delivery outside the spool, so that a restart does not repeat it. */
+static void note_delivery(struct queue *q, struct step *step)
+{
+    struct step_list one = STAILQ_HEAD_INITIALIZER(one);
+
+    STAILQ_INSERT_TAIL(&one, step, next);
+    unstored_add(q, step->id, &one);
+}
+
+/* Applies the step to the open batch and keeps it. Takes the step. */
 static void add(struct queue *q, struct step *step)
 {
     struct step_list *resting = damage_results(&q->damage, step->id);
@@ -155,7 +270,8 @@ static void add(struct queue *q, struct step *step)
     int rc;
 
     if (resting != NULL) {
-        STAILQ_INSERT_TAIL(resting, step, next); /* it rests on these */
+        note_delivery(q, step);
+        STAILQ_INSERT_TAIL(resting, step, next); /* depends on the unsaved results */
         return;
     }
     if (batch_is_blocked(b)) {
@@ -171,7 +287,7 @@ static void add(struct queue *q, struct step *step)
         step_refused(q, step);
         return;
     }
-    /* Any other error has failed the batch; the commit finds out and sorts it out. */
+    /* Any other error has failed the batch, and its commit returns the error. */
     STAILQ_INSERT_TAIL(&b->open, step, next);
 }
 
@@ -186,7 +302,7 @@ void batch_at_hand(struct queue *q)
         STAILQ_REMOVE_HEAD(&waits, next);
         add(q, step);
     }
-    b->redo_goes_on = true; /* what is done again may have waited for it, too */
+    b->redo_goes_on = true; /* a repeated step may have waited for the data, too */
 }
 
 static void drop_from(struct step_list *steps, struct msg_id id)
@@ -210,23 +326,25 @@ void batch_drop(struct queue *q, struct msg_id id)
 {
     drop_from(&q->batch.waits, id);
     drop_from(&q->batch.redo, id);
-    damage_drop(q, id); /* and what rests */
+    damage_drop(q, id); /* also its unsaved results */
 }
 
 void batch_add_submission(struct queue *q, struct msg_id id, struct active_msg *msg,
-                          struct channel *from, uint64_t token, bool repeated, uint64_t size)
+                          struct channel *from, uint64_t token, bool repeated, uint64_t size,
+                          uint64_t replaces)
 {
     struct step *step = step_new(STEP_SUBMISSION, id, 0);
 
     q->batch.waiting++;
     q->batch.waiting_size += size;
     step->submission.size = size;
+    step->submission.replaces = replaces;
     step->submission.msg = msg;
     step->submission.from = from;
     step->submission.token = token;
     step->submission.repeated = repeated;
     q->batch.submissions++;
-    STAILQ_INSERT_TAIL(&q->batch.open, step, next); /* it is in the spool's open batch already */
+    STAILQ_INSERT_TAIL(&q->batch.open, step, next); /* the spool's open batch has it already */
 }
 
 bool batch_is_full(struct queue *q, uint64_t size)
@@ -307,16 +425,13 @@ void queue_quarantine(struct queue *q, struct msg_id id, const char *reason)
 {
     size_t len = strlen(reason);
     struct step *step = step_new(STEP_QUARANTINE, id, len);
-    char text[SPOOL_ID_TEXT_MAX];
 
-    spool_id_print(id, text);
-    log_error("%s: quarantined as corrupt: %s", text, reason);
     memcpy(step->text, reason, len);
     queue_drop(q, id);
     add(q, step);
 }
 
-/* Where the i-th of those under way is, from the oldest. */
+/* Returns the index of the i-th commit in flight, from the oldest. */
 static unsigned slot(const struct batch *b, unsigned i)
 {
     return (b->under_way_first + i) % BATCH_COMMITS_MAX;
@@ -364,8 +479,8 @@ static void waits_no_more(struct batch *b, const struct step *step)
     }
 }
 
-/* The steps are durable. Clients are answered first and at once: their next messages arrive while
- * this process finds out what becomes of these. */
+/* Handles the end of a successful commit. Clients get their answers first, so that they send the
+ * next messages while this process opens the committed ones. */
 static void committed(struct queue *q, struct step_list *steps)
 {
     struct step *step;
@@ -385,8 +500,11 @@ static void committed(struct queue *q, struct step_list *steps)
     while ((step = STAILQ_FIRST(steps)) != NULL) {
         STAILQ_REMOVE_HEAD(steps, next);
         waits_no_more(&q->batch, step);
+        if (step->type == STEP_SUBMISSION && step->submission.replaces != 0) {
+            queue_delivery_replaced(q, step->submission.replaces);
+        }
         if (step->type == STEP_SUBMISSION && step->submission.msg != NULL) {
-            (void)pass_open(q, step->submission.msg, false); /* else it goes back to disk */
+            (void)pass_open(q, step->submission.msg, false); /* else it stays on disk */
         } else if (step->type == STEP_WAITER) {
             step->waiter.ended(q, step->waiter.arg, 0);
         }
@@ -394,7 +512,7 @@ static void committed(struct queue *q, struct step_list *steps)
     }
 }
 
-/* Nothing of the steps has happened. */
+/* Handles steps that were undone. */
 static void undone(struct queue *q, struct step_list *steps, int rc)
 {
     struct step *step;
@@ -411,6 +529,10 @@ static void undone(struct queue *q, struct step_list *steps, int rc)
             STAILQ_INSERT_TAIL(&q->batch.redo, step, next);
             continue;
         }
+        if (step->submission.replaces != 0) {
+            queue_delivery_not_replaced(q, step->submission.replaces,
+                                        step->submission.from == NULL);
+        }
         if (step->submission.from != NULL) {
             clients_answer(q, step->submission.from, step->submission.token, step->id, rc,
                            step->submission.repeated);
@@ -422,9 +544,9 @@ static void undone(struct queue *q, struct step_list *steps, int rc)
     }
 }
 
-/* Its pages are damaged, or rows are in its way; results of other messages can still be stored. So
- * it rests, with all that was to be done again of its message. Each further delivery would be one
- * more. Takes the step. */
+/* Keeps the results of a message that can't be stored because of damaged pages or foreign rows,
+ * with all its steps in REDO. The message is dropped from memory, because each further delivery
+ * would be repeated. Takes the step. */
 static void redo_rest(struct queue *q, struct step *step)
 {
     struct step_list results = STAILQ_HEAD_INITIALIZER(results), *redo = &q->batch.redo;
@@ -440,10 +562,11 @@ static void redo_rest(struct queue *q, struct step *step)
         }
     }
     queue_drop(q, id);
+    unstored_add(q, id, &results);
     damage_rest(q, id, spool_error(q->spool), &results);
 }
 
-/* The oldest is not under way any more. It stays where it is until the next one begins. */
+/* Removes the oldest commit from the ring. Its slot is valid until the next commit begins. */
 static struct batch_commit *take_oldest(struct batch *b)
 {
     struct batch_commit *oldest = &b->under_way[slot(b, 0)];
@@ -454,30 +577,34 @@ static struct batch_commit *take_oldest(struct batch *b)
     return oldest;
 }
 
+/* Do commits end later? If not, log lines stay in the log's own list. */
+static bool ends_later(const struct queue *q)
+{
+    return spool_commits_fd(q->spool) >= 0;
+}
+
 static void redo_ended(struct queue *q, struct step *step, int step_rc, int rc)
 {
     struct batch *b = &q->batch;
 
     b->redo_applies = false;
     rc = step_rc != 0 ? step_rc : rc;
-    if (rc == -EUCLEAN) {
+    if (rc == -EUCLEAN && !step->was_alone && !ends_later(q)) {
+        /* The engine may have found damage outside the message, and avoids it in the next
+         * commit. */
+        step->was_alone = true;
+        STAILQ_INSERT_HEAD(&b->redo, step, next);
+    } else if (rc == -EUCLEAN) {
         redo_rest(q, step);
     } else if (rc == 0) {
-        b->redo_stored = true;
         damage_stored(q, step->id, !list_has(&b->redo, step->id));
         step_free(step);
     } else if (batch_refused(rc)) {
-        step_refused(q, step); /* its quarantine joins a later batch */
+        step_refused(q, step); /* a later batch has its quarantine */
     } else {
-        STAILQ_INSERT_HEAD(&b->redo, step, next); /* later ones may build on it */
+        STAILQ_INSERT_HEAD(&b->redo, step, next); /* later steps may depend on it */
         b->redo_goes_on = false;
     }
-}
-
-/* Log lines of commits that end at once stay where they are. */
-static bool ends_later(const struct queue *q)
-{
-    return spool_commits_fd(q->spool) >= 0;
 }
 
 static unsigned enough(const struct queue *q)
@@ -485,8 +612,8 @@ static unsigned enough(const struct queue *q)
     return ends_later(q) ? BATCH_ENOUGH_LATER : BATCH_ENOUGH;
 }
 
-/* Many submissions came while a commit was under way: there are more clients than it had. What has
- * come waits for as many more. */
+/* Lets the next commit wait for more submissions, if many have arrived during this one: there are
+ * more clients than it had. */
 static void space_out(struct batch *b, const struct batch_commit *c)
 {
     if (b->under_way_count == 0 && b->submissions >= BATCH_GATHER_MIN &&
@@ -494,6 +621,18 @@ static void space_out(struct batch *b, const struct batch_commit *c)
         b->is_spaced = true;
         b->commit_by = mono_after(clock_mono(), b->space_us);
     }
+}
+
+/* Writes the log lines, and before them the deliveries that a restart must find outside the
+ * spool. */
+static void write_lines(struct queue *q)
+{
+    bool all_stored = !batch_is_blocked(&q->batch);
+
+    if (all_stored) {
+        (void)unstored_sync(q, false); /* a failure is logged, and tried again */
+    }
+    log_held_write(all_stored);
 }
 
 static void succeeded(struct queue *q, struct batch_commit *c)
@@ -508,19 +647,20 @@ static void succeeded(struct queue *q, struct batch_commit *c)
     }
     STAILQ_CONCAT(&steps, &c->steps);
     if (c->redo_rc != 0 && !ends_later(q)) {
-        log_held_drop(); /* it is said when it is done again */
+        log_held_drop(); /* logged when it is repeated */
     } else if (c->redo_rc != 0) {
-        buf_fini(&c->log_lines);
+        log_held_drop_taken(&c->log_lines);
     } else if (ends_later(q)) {
-        log_held_write_taken(&c->log_lines);
-        import_now(&q->import); /* what it has changed can be claimed now */
+        log_held_write_taken(&c->log_lines, STAILQ_EMPTY(&q->batch.redo));
+        import_now(&q->import); /* messages that it has changed can be claimed now */
     } else {
-        log_held_write();
+        write_lines(q);
     }
     STAILQ_FOREACH(step, &steps, next)
     {
         count++;
     }
+    q->batch.works = q->batch.works || count > 0 || (c->redo != NULL && c->redo_rc == 0);
     if (count > 0) {
         q->batch.commits++;
         measure_add(&q->measures.commit_time, &measure_commits, took);
@@ -538,15 +678,20 @@ static void succeeded(struct queue *q, struct batch_commit *c)
     committed(q, &steps);
 }
 
-/* The oldest has failed with `rc`: all that came later was undone with it. */
+/* Handles the failure of the oldest commit, with which all later ones were undone. */
 static void failed(struct queue *q, int rc)
 {
     struct step_list open = STAILQ_HEAD_INITIALIZER(open);
-    bool is_first = true, rests = rc == -EUCLEAN && q->batch.under_way[slot(&q->batch, 0)].redo;
+    bool is_first = true, is_damage = rc == -EUCLEAN;
 
     STAILQ_CONCAT(&open, &q->batch.open);
     q->batch.submissions = 0;
+    q->batch.works = false;
     log_held_drop();
+    if (!is_damage && !q->batch.failure_told) {
+        q->batch.failure_told = true;
+        log_error("commit failed, nothing of it is acknowledged: %s", spool_error(q->spool));
+    }
     do {
         struct step_list steps = STAILQ_HEAD_INITIALIZER(steps);
         struct batch_commit *c = take_oldest(&q->batch);
@@ -554,13 +699,11 @@ static void failed(struct queue *q, int rc)
 
         CHECK(rc != 0);
         if (is_first && !is_redo) {
-            log_error("commit failed, nothing of it is acknowledged: %s", spool_error(q->spool));
             q->batch.redo_goes_on = true;
-            q->batch.redo_stored = false;
         }
         is_first = false;
         if (ends_later(q)) {
-            buf_fini(&c->log_lines);
+            log_held_drop_taken(&c->log_lines);
         }
         STAILQ_CONCAT(&steps, &c->steps);
         if (is_redo) {
@@ -571,12 +714,12 @@ static void failed(struct queue *q, int rc)
     CHECK(q->batch.under_way_count == 0);
     undone(q, &open, -ECANCELED);
     q->batch.is_late = false;
-    if (rests) {
-        return; /* it is about one message alone */
+    if (is_damage) {
+        return; /* it concerns single messages, which the repeated steps will show */
     }
     clients_storage(&q->clients, false);
     queue_flow_update(
-        q); /* a full disk has cost the spool its reserve: no new mail before it is back */
+        q); /* after a full disk the spool has no reserve: no mail is accepted until it is back */
     q->next_check = mono_after(clock_mono(), QUEUE_CHECK_PERIOD_US);
 }
 
@@ -600,7 +743,8 @@ static void answer_submissions(struct queue *q, struct step_list *steps, int rc)
 
     STAILQ_FOREACH(step, steps, next)
     {
-        if (step->type == STEP_SUBMISSION && step->submission.from != NULL) {
+        if (step->type == STEP_SUBMISSION && step->submission.from != NULL &&
+            step->submission.replaces == 0) {
             clients_answer(q, step->submission.from, step->submission.token, step->id, rc,
                            step->submission.repeated);
             step->submission.from = NULL;
@@ -608,7 +752,8 @@ static void answer_submissions(struct queue *q, struct step_list *steps, int rc)
     }
 }
 
-/* Clients don't wait longer than that for a database that is away. */
+/* Refuses submissions for now if a database does not answer within BATCH_PATIENCE_US. A submission
+ * that replaces mail has no waiting client, and its result must be known. */
 static void answer_late(struct queue *q)
 {
     struct batch *b = &q->batch;
@@ -620,7 +765,7 @@ static void answer_late(struct queue *q)
     for (unsigned i = 0; i < b->under_way_count; i++) {
         answer_submissions(q, &b->under_way[slot(b, i)].steps, -ETIMEDOUT);
     }
-    answer_submissions(q, &b->open, -ETIMEDOUT); /* what is under way may take as long again */
+    answer_submissions(q, &b->open, -ETIMEDOUT); /* the commits in flight may take as long again */
     if (!b->is_late) {
         b->is_late = true;
         log_error("a commit does not end: no mail is accepted before it does");
@@ -630,7 +775,7 @@ static void answer_late(struct queue *q)
 
 /* ---- when a commit begins -------------------------------------------------------------------- */
 
-/* Do the clients of three quarters of the submissions of a usual commit have to send theirs? */
+/* Are fewer than three quarters of a usual commit's submissions in the open batch? */
 static bool more_will_come(const struct batch *b)
 {
     unsigned usual = b->usual_eighths / 8;
@@ -638,7 +783,7 @@ static bool more_will_come(const struct batch *b)
     return usual >= BATCH_GATHER_MIN && b->submissions * 4 < usual * 3;
 }
 
-/* How many came with this commit, for the average of late. */
+/* Updates the average number of submissions per commit. */
 static void note_submissions(struct batch *b)
 {
     int change = ((int)(b->submissions * 8) - (int)b->usual_eighths) / 4;
@@ -654,13 +799,13 @@ static int64_t longer(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Is the commit better left for a later turn? */
+/* Should the commit wait for a later turn? */
 static bool may_wait(struct queue *q)
 {
     struct batch *b = &q->batch;
 
     if (q->role->stopping || !spool_dirty(q->spool) || spool_concludes(q->spool) ||
-        (import_is_due(&q->import) && !ends_later(q))) { /* else it is not claimed before its end */
+        (import_is_due(&q->import) && !ends_later(q))) { /* import waits for its end */
         return false;
     }
     if (b->submissions >= enough(q)) {
@@ -678,15 +823,15 @@ static bool may_wait(struct queue *q)
     return !mono_reached(b->commit_by, clock_mono());
 }
 
-/* Is there anything to be committed? */
+/* Is there anything to commit? */
 static bool has_open(const struct queue *q)
 {
     return spool_dirty(q->spool) || spool_commit_is_wanted(q->spool) ||
            !STAILQ_EMPTY(&q->batch.open) || journal_waits(q);
 }
 
-/* Those under way are made durable one after the other: behind one a small batch is not earlier for
- * being sent now, and gathers more when it is sent at its end. */
+/* Can a commit begin? Commits become durable one after the other: while one is in flight, a small
+ * batch would not end earlier, and can still grow. */
 static bool can_begin(const struct queue *q)
 {
     const struct batch *b = &q->batch;
@@ -696,7 +841,7 @@ static bool can_begin(const struct queue *q)
            (b->under_way_count == 0 || b->submissions >= enough(q));
 }
 
-/* Commit the open batch; `redo` is what has just been done again in it (taken), or NULL. */
+/* Commits the open batch. `redo`, which is taken, is the step that was repeated in it, or NULL. */
 static void begin(struct queue *q, struct step *redo, int redo_rc)
 {
     struct batch *b = &q->batch;
@@ -713,8 +858,8 @@ static void begin(struct queue *q, struct step *redo, int redo_rc)
     b->commit_by.us = 0;
     b->gathers = b->is_spaced = false;
     note_submissions(b);
-    /* With what is done again, the events of all of it: a crash now has the rest done, and told,
-     * again. */
+    /* A commit with a repeated step has the events of all waiting steps. A crash now repeats the
+     * other steps and their events. */
     journal_write(q, redo != NULL || !batch_is_blocked(b));
     spool_commit_begin(q->spool);
     if (ends_later(q)) {
@@ -732,7 +877,7 @@ static void redo_first(struct queue *q)
     b->redo_applies = true;
     rc = step_apply(q, step);
     if (!batch_refused(rc)) {
-        begin(q, step, rc); /* also ends a batch that failed */
+        begin(q, step, rc); /* a failed batch needs a commit, too */
         return;
     }
     log_held_drop();
@@ -740,13 +885,13 @@ static void redo_first(struct queue *q)
     step_refused(q, step);
 }
 
-/* Take in what has ended, and begin what can begin. */
+/* Handles ended commits, and begins those that can begin. */
 static void go_on(struct queue *q)
 {
     struct batch *b = &q->batch;
 
     if (b->is_busy) {
-        return; /* called by one that has just ended: its caller goes on */
+        return; /* called by a step that has just ended: the caller continues */
     }
     b->is_busy = true;
     for (;;) {
@@ -763,18 +908,24 @@ static void go_on(struct queue *q)
             break;
         }
         if (has_open(q)) {
-            begin(q, NULL, 0); /* what rests on none of these */
+            begin(q, NULL, 0); /* steps that depend on none of these */
         } else {
             redo_first(q);
         }
     }
     b->is_busy = false;
-    if (!batch_is_blocked(b) && b->redo_stored) {
-        b->redo_stored = false;
+    if (batch_is_blocked(b)) {
+        return;
+    }
+    if (b->works && (b->failure_told || !q->clients.commits_work)) {
+        b->failure_told = false;
+        log_info("storage works again");
         if (!q->clients.commits_work) {
-            log_info("storage works again");
             clients_storage(&q->clients, true);
         }
+    }
+    if (!has_open(q) && b->under_way_count == 0) {
+        write_lines(q); /* of unsaved results, or of the last repeated step */
     }
 }
 
@@ -786,7 +937,7 @@ void batch_commit(struct queue *q)
 
 void batch_turn(struct queue *q)
 {
-    go_on(q); /* what has ended may say what is worth waiting for */
+    go_on(q); /* ended commits decide how long to wait */
     if (can_begin(q) && !may_wait(q)) {
         q->batch.wanted = true;
         go_on(q);
@@ -816,7 +967,7 @@ struct mono batch_wake_at(const struct queue *q)
                             : MONO_NEVER);
     }
     if (!spool_dirty(q->spool) || !can_begin(q)) {
-        return MONO_NEVER; /* with too much under way, the first that ends wakes us */
+        return MONO_NEVER; /* the end of a commit in flight wakes the process */
     }
     return b->commit_by.us != 0 && !b->wanted ? b->commit_by : clock_mono();
 }
@@ -862,6 +1013,7 @@ static void forget(struct queue *q, struct step_list *steps)
         if (step->type == STEP_WAITER) {
             step->waiter.ended(q, step->waiter.arg, -ECANCELED);
         }
+        note_delivery(q, step);
         step_free(step);
     }
 }
@@ -869,18 +1021,14 @@ static void forget(struct queue *q, struct step_list *steps)
 void batch_end(struct queue *q)
 {
     struct batch *b = &q->batch;
+    bool is_left = batch_is_blocked(b) || !STAILQ_EMPTY(&b->waits) || q->damage.resting > 0;
+    bool is_under_way = b->under_way_count > 0;
 
-    if (batch_is_blocked(b) || !STAILQ_EMPTY(&b->waits) || q->damage.resting > 0) {
-        log_error("results could not be stored: some mail will be delivered again");
-    } else if (b->under_way_count > 0) {
-        log_error("commits have not ended within shutdown_timeout: some mail may be delivered "
-                  "again, or sent to us again");
-    }
-    b->is_busy = true; /* nothing begins any more */
+    b->is_busy = true; /* no commit begins from here on */
     while (b->under_way_count > 0) {
         struct batch_commit *c = take_oldest(b);
 
-        buf_fini(&c->log_lines);
+        log_held_drop_taken(&c->log_lines);
         if (c->redo != NULL) {
             step_free(c->redo);
         }
@@ -889,6 +1037,17 @@ void batch_end(struct queue *q)
     forget(q, &b->waits);
     forget(q, &b->redo);
     forget(q, &b->open);
+    if (is_left && unstored_sync(q, true) && q->unstored.path != NULL) {
+        log_error("results could not be stored: they are kept in %s, and their mail waits",
+                  q->unstored.path);
+    } else if (is_left) {
+        log_error("results could not be stored: some mail will be delivered again");
+    } else if (is_under_way) {
+        log_error("commits have not ended within shutdown_timeout: some mail may be delivered "
+                  "again, or sent to us again");
+    }
+    log_held_drop();
+    log_held_write(true);
 }
 
 void batch_free_steps(struct step_list *steps)

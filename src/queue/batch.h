@@ -1,42 +1,44 @@
 /*
- * The batch: what becomes durable with the next commit of the spool.
+ * The batch: changes of messages that become durable with the next commit of the spool.
  *
- * Each change of the spool that belongs to a message's way is a step. It is applied to the spool's
- * open batch when it arises, and kept until the end of its commit, so that it can be done again:
+ * Each such change is a step. It is applied to the spool's open batch at once, and kept until its
+ * commit has ended, so that it can be repeated:
  *
- *   batch_add_x --> OPEN --batch_commit--> UNDER WAY --+--> committed: clients get their answers,
- *                    ^                     (a FIFO)     |    messages are opened
- *                    |                                  +--> undone, with all that came later:
- *                    |                                       submissions are refused, all other
- *       later, alone +-- REDO <------------------------------steps are done again
+ *   batch_add_x --> OPEN --batch_commit--> IN FLIGHT --+--> committed: clients get their answers,
+ *                    ^                     (a FIFO)    |    messages are opened
+ *                    |                                 +--> undone, with all later steps:
+ *                    |                                      submissions are refused, all other
+ *       later, alone +-- REDO <-----------------------------steps are repeated
  *
- * A step about a message that the spool has not at hand (-EAGAIN) waits before it is applied, and
- * so does every later step of that message.
+ * A step about a message that the spool has not loaded (-EAGAIN) waits before it is applied, and so
+ * does every later step of that message.
  *
- * How many commits can be under way, and whether they end at once, is the spool's matter
- * (spool_commits.h); while it bears no more the open batch grows. They are made durable one after
- * the other, so behind one that is under way another begins with BATCH_ENOUGH_LATER submissions
- * only: fewer are not earlier for being sent now, and a commit costs the database what 20 messages
- * do.
+ * The spool limits the commits in flight, and decides whether they end at once (spool_commits.h).
+ * The open batch grows while no further commit is allowed. Commits become durable one after the
+ * other, so a second one begins only with BATCH_ENOUGH_LATER submissions: a smaller one would not
+ * end earlier, and a commit costs the database as much as 20 messages.
  *
- * Submissions are not done again, because their clients are refused for now. Results are, until
- * they are stored, because the mail has been delivered. While some wait in REDO (batch_is_blocked)
- * nothing new is accepted or delivered, so their number is bounded by what was being delivered;
- * results that come meanwhile wait behind them, as they may rest on them. They are done one by one,
- * each when the commit of the one before has ended. Those of a message that the spool can't store
- * at all (-EUCLEAN) leave REDO together, and are tried again later (queue_damage.h).
+ * Submissions are not repeated: their clients get a temporary refusal. Results are repeated until
+ * they are stored, because the mail has been delivered. While steps are in REDO (batch_is_blocked)
+ * no mail is accepted and no delivery begins, so REDO holds at most the results of deliveries in
+ * flight. Later results queue in REDO, as they may depend on earlier ones. Each step is repeated in
+ * a commit of its own, after the previous one has ended: a batch of n results costs at most n more
+ * commits. If the spool can't store the results of a message at all (-EUCLEAN: a damaged page),
+ * they leave REDO together, and are tried again later (queue_damage.h). Such a failure concerns
+ * that message alone, which is logged; storage counts as working.
  *
- * A submission is committed in the turn it comes in, because its client waits for the answer,
- * unless commits have had several of late: clients that were answered together send their next
- * messages together, so the first of these waits for the others, BATCH_GATHER_US at most, and
- * shares their sync. A batch of results alone waits BATCH_WAIT_US for a submission: nothing depends
- * on it, and a crash in that time repeats what a crash in the sync would have repeated. A spool
- * that concludes has no submissions and no sync to share, so nothing waits.
+ * A submission is committed in the turn in which it was received, because its client waits, unless
+ * recent commits had several submissions. Clients that got their answers together send their next
+ * messages together. So the first of these waits for the others, for at most BATCH_GATHER_US, and
+ * shares their sync. A batch without submissions waits for one for BATCH_WAIT_US: no client waits
+ * for it, and a crash in that time repeats no more than a crash during the sync. A spool with
+ * conclusions has no submissions and no sync to share, so its batches do not wait.
  *
- * Where commits end later both wait as long as the last commit took, if that is longer, but not
- * longer than BATCH_SPACE_US: the slower the database is, the more it gains by fewer commits, and
- * an answer takes at most about twice as long for it. If many came while a commit was under way,
- * there are more clients than it had, and what has come waits for more at its end, for as long.
+ * If commits end later, both wait as long as the last commit took, if that is longer, up to
+ * BATCH_SPACE_US. The slower the database is, the more it gains from fewer commits; an answer takes
+ * at most about twice as long. If many submissions arrive during a commit, there are more clients
+ * than the commit had. Then the next commit waits for more submissions, again as long as the last
+ * one took.
  */
 #ifndef QUEUE_BATCH_H
 #define QUEUE_BATCH_H
@@ -46,7 +48,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "buf.h"
+#include "log.h"
 #include "spool.h"
 #include "times.h"
 #include "waiting.h"
@@ -58,36 +60,36 @@ struct step;
 
 #define BATCH_WAIT_US   (2 * US_PER_MS)
 #define BATCH_GATHER_US 300
-/* With fewer submissions in a commit there is nothing to wait for. */
+/* Commits with fewer submissions than this do not wait for more. */
 #define BATCH_GATHER_MIN 4
-/* Where commits end later: the most that is waited to fill one. */
+/* Longest wait for a larger commit, if commits end later. */
 #define BATCH_SPACE_US (16 * US_PER_MS)
 
-/* The clients of a commit that takes longer are told to try again, though it may yet happen: their
- * mail is then there twice, and never lost. */
+/* The clients of a slower commit are asked to try again. The commit may still succeed: their mail
+ * then exists twice, and is never lost. */
 #define BATCH_PATIENCE_US (20 * US_PER_S)
 
-/* While a commit has taken longer than this, at most so many submissions, of so many bytes, wait to
- * be stored; further ones are refused, to be tried again. */
+/* Once a commit takes longer than BATCH_SLOW_US, this many submissions and bytes may wait to be
+ * stored; further submissions are refused for now. */
 #define BATCH_SLOW_US      (1 * US_PER_S)
 #define BATCH_WAITING_MAX  1000
 #define BATCH_WAITING_SIZE ((uint64_t)16 << 20)
 
-/* Commits under way; a spool that bears more gets no more. */
+/* Highest number of commits in flight, even if the spool allows more. */
 #define BATCH_COMMITS_MAX 4
-/* With so many submissions a commit begins: more of them save little. Where commits end later one
- * costs the database more, and it begins behind another then. */
+/* Number of submissions that begins a commit: more of them save little. If commits end later, a
+ * commit costs the database more, and this number begins one while another is in flight. */
 #define BATCH_ENOUGH       64
 #define BATCH_ENOUGH_LATER 128
 
 STAILQ_HEAD(step_list, step);
 
-/* A commit under way. */
+/* A commit in flight. */
 struct batch_commit {
     struct step_list steps;
-    struct step *redo;    /* owned: what it does again, beside them; or NULL */
-    int redo_rc;          /* what the spool said to that */
-    struct buf log_lines; /* of commits that end later: to be written then */
+    struct step *redo;         /* owned; the repeated step, which is not in `steps`; NULL: none */
+    int redo_rc;               /* the spool's result of applying `redo` */
+    struct log_held log_lines; /* log lines to write at the end, if commits end later */
     struct mono begun;
     unsigned submissions;
 };
@@ -95,51 +97,53 @@ struct batch_commit {
 /* Fields are private to batch.c. */
 struct batch {
     struct step_list open;                            /* applied, not committed */
-    struct batch_commit under_way[BATCH_COMMITS_MAX]; /* a ring; the oldest: */
+    struct batch_commit under_way[BATCH_COMMITS_MAX]; /* a ring of commits in flight */
     unsigned under_way_first, under_way_count;
-    struct step_list waits; /* what they are about is not at hand yet (spool_want) */
-    struct step_list redo;  /* their commit failed */
-    bool redo_goes_on;      /* else batch_redo says when it is tried again */
-    bool redo_stored;       /* some of it was */
-    bool redo_applies;      /* a step is being done again, or its commit is under way */
-    bool is_busy;           /* commits that have ended are being taken in */
-    bool wanted;            /* batch_commit was called, and can't begin yet */
-    struct mono commit_by;  /* what is in `open` waits no longer; us 0: nothing waits */
-    unsigned submissions;   /* in `open` */
-    unsigned usual_eighths; /* submissions of a commit of late, in eighths */
-    unsigned waiting;       /* submissions that are not stored yet */
-    uint64_t waiting_size;  /* their content; bytes */
-    bool is_full;           /* some were refused since a commit has ended */
-    /* Clients were told to try again, and nothing has ended since: no more is taken, as they would
-     * try again and again what is stored in the end. */
+    struct step_list waits; /* steps for data that is not loaded (spool_want) */
+    struct step_list redo;  /* steps whose commit failed */
+    bool redo_goes_on;      /* repeat steps now; false: when batch_redo is called */
+    bool works;             /* a commit has succeeded since the last failure */
+    bool redo_applies;      /* a step is being repeated, or its commit is in flight */
+    bool failure_told;      /* the failure of commits was logged */
+    bool is_busy;           /* ended commits are being handled */
+    bool wanted;            /* batch_commit was called; no commit can begin yet */
+    struct mono commit_by;  /* end of the wait of `open`; us 0: no wait */
+    unsigned submissions;   /* number in `open` */
+    unsigned usual_eighths; /* recent average of submissions per commit, in eighths */
+    unsigned waiting;       /* number of submissions not stored yet */
+    uint64_t waiting_size;  /* bytes of their content */
+    bool is_full;           /* submissions were refused since a commit has ended */
+    /* Clients were asked to try again, and no commit has ended since. No mail is accepted now:
+     * clients would repeat again and again mail that is stored in the end. */
     bool is_late;
-    bool gathers;     /* commit_by is that of a submission */
-    bool is_spaced;   /* it is that of a busy time */
-    int64_t space_us; /* as long as the last commit took, BATCH_SPACE_US at most; 0: they end at
+    bool gathers;     /* commit_by is the end of a submission's wait */
+    bool is_spaced;   /* commit_by is the end of a wait for the many clients of a busy time */
+    int64_t space_us; /* duration of the last commit, at most BATCH_SPACE_US; 0: commits end at
                          once */
-    uint64_t commits; /* since start */
+    uint64_t commits; /* number since the start */
 };
 
-/* How a message leaves the active queue. */
+/* Ways in which a message leaves the active queue. */
 enum pass_how {
-    PASS_TRIED,   /* all that is pending was tried, or its destination is dead */
-    PASS_UNTRIED, /* some of it was not: it goes on at once */
-    PASS_DROPPED, /* an operator ended its claim; results came all the same */
-    PASS_PARKED,  /* all that is pending waits for one destination: park_key */
-    PASS_REPORT,  /* nothing is pending: all that is left is to report */
+    PASS_TRIED,   /* all pending recipients were tried, or their destinations are dead */
+    PASS_UNTRIED, /* some recipients were not tried: the message continues at once */
+    PASS_DROPPED, /* an operator ended its claim; results arrived nevertheless */
+    PASS_PARKED,  /* all pending recipients wait for one destination: park_key */
+    PASS_REPORT,  /* no recipient is pending: only bounces and notices are left */
 };
 
-/* The end of a pass: reports, expiry, then the message is deleted, parked or deferred. */
+/* The end of a pass: bounces and notices, expiry, then the message is deleted, parked or
+ * deferred. */
 struct pass_end {
     enum pass_how how;
-    char *park_key;         /* owned: of PASS_PARKED */
-    struct waiting waiting; /* owned: what was deferred */
-    bool moves;             /* some of it, to other partitions */
+    char *park_key;         /* owned; for PASS_PARKED */
+    struct waiting waiting; /* owned; reasons of deferred recipients */
+    bool moves;             /* some recipients move to other partitions */
 };
 
-/* Recipients leave their message and wait by themselves. */
+/* Recipients that leave their message's pass and wait on disk. */
 struct put_off {
-    uint32_t *ns; /* owned: their numbers */
+    uint32_t *ns; /* owned; their numbers */
     size_t count;
     char *park_key; /* owned */
     struct wall until;
@@ -147,94 +151,104 @@ struct put_off {
 
 void batch_init(struct batch *b);
 
-/* What waits in REDO, or is under way still, is lost; logged. */
+/* Drops the steps that wait in REDO or are in flight, which is logged. */
 void batch_end(struct queue *q);
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
-/* What spool_submit has put into the batch, or into an earlier one (`repeated`). `msg` is opened
- * after the commit, or removed when it fails; NULL: the mail stays on disk. The answer goes to
- * `from`. */
+/* Adds a submission that spool_submit has put into this batch, or `repeated`, into an earlier one.
+ * `msg` is opened after the commit, or removed if it fails; NULL: the mail stays on disk. The
+ * answer is sent to `from`. `replaces` is the entry whose recipients the submission has taken over
+ * in this batch; 0: none. */
 void batch_add_submission(struct queue *q, struct msg_id id, struct active_msg *msg,
-                          struct channel *from, uint64_t token, bool repeated, uint64_t size);
-/* Too much waits to be stored as to take a submission of `size` bytes; logged once. */
+                          struct channel *from, uint64_t token, bool repeated, uint64_t size,
+                          uint64_t replaces);
+/* Must a submission of `size` bytes be refused, because too many wait to be stored? Logged once. */
 bool batch_is_full(struct queue *q, uint64_t size);
 
-/* What became of a recipient. The verdict's slices are copied. */
+/* Adds the result of a recipient. The verdict's slices are copied. */
 void batch_add_verdict(struct queue *q, struct msg_id id, uint32_t n,
                        const struct spool_verdict *v);
 
-/* Every recipient was delivered and none is reported: the message is deleted. `name` is for the
- * log; empty: it is a part, and the message may have others. */
+/* Adds the deletion of a message whose recipients were all delivered, without a notice. `name` is
+ * its name for the log; empty: it is a part, and the message may have others. */
 void batch_add_all_done(struct queue *q, struct msg_id id, const char *name);
 
-/* Take what `p` and `e` own. */
+/* Adds a step, which takes what `p` or `e` owns. */
 void batch_add_put_off(struct queue *q, struct msg_id id, const struct put_off *p);
 void batch_add_pass_end(struct queue *q, struct msg_id id, const struct pass_end *e);
 
-/* Quarantine a message, whose rows or content make no sense: it leaves memory and becomes
+/* Quarantines a message whose rows or content are damaged: drops it from memory and marks it as
  * corrupt. */
 void queue_quarantine(struct queue *q, struct msg_id id, const char *reason);
 
-/* Call `ended` when the commit of the open batch has ended, with 0 or the negative errno with which
- * all of it was undone (spool_error has the words). It is called once, even if the process stops
- * before: then with -ECANCELED, and the role is ending. */
+/* Receives, once, the result of the open batch's commit: 0, or the negative errno with which all of
+ * the batch was undone (spool_error has the text). If the process ends before the commit does, the
+ * result is -ECANCELED. */
 typedef void batch_ended(struct queue *q, void *arg, int rc);
 void batch_add_waiter(struct queue *q, batch_ended *ended, void *arg);
 
-/* Steps that waited for what was not at hand are applied, as far as it is now. */
+/* Applies the steps that waited for data, if it is loaded now. */
 void batch_at_hand(struct queue *q);
 
-/* A message is another's now: what waits to be stored about it is dropped, and logged. */
+/* Drops and logs the waiting steps of a message that another node owns now. */
 void batch_drop(struct queue *q, struct msg_id id);
 
 /* ---- the commit ------------------------------------------------------------------------------ */
 
-/* Take in commits that have ended, and begin the open batch's unless it is better left for a later
- * turn. Once a turn. */
+/* Handles commits that have ended, and begins the open batch's unless it should wait for more. Call
+ * it once per turn. */
 void batch_turn(struct queue *q);
 
-/* When that is to be done, though nothing happens; MONO_NEVER: nothing is to be done. */
+/* Returns the time of the next batch_turn, even without events; MONO_NEVER: none is needed. */
 struct mono batch_wake_at(const struct queue *q);
 
-/* Commit what is in the open batch, at once or as soon as the spool bears another commit. */
+/* Commits the open batch, at once or as soon as the spool allows another commit. */
 void batch_commit(struct queue *q);
 
-/* Commit, and wait until nothing is under way; while nothing ends, at most so long. False:
- * something still is. */
+/* Commits, and waits until no commit is in flight, or until no commit has ended for `wait_us`.
+ * Returns false if one is still in flight. */
 bool batch_drain(struct queue *q, int64_t wait_us);
 
-/* Try again to store steps whose commit failed, each in a batch of its own, so that one that can't
- * be stored does not hold up the others. */
+/* Tries again to store the steps whose commit failed. Each has a batch of its own, so that one that
+ * can't be stored does not block the others. */
 void batch_redo(struct queue *q);
 
-/* Do steps wait to be done again? */
+/* Do steps wait to be repeated? */
 static inline bool batch_is_blocked(const struct batch *b)
 {
     return !STAILQ_EMPTY(&b->redo) || b->redo_applies;
 }
 
-/* Does a commit not end, so that no client is to wait for another one? */
+/* Has a commit not ended in time, so that clients should not wait for another one? */
 static inline bool batch_is_late(const struct batch *b)
 {
     return b->is_late;
 }
 
-/* Is anything applied that is not durable yet? */
+/* Is nothing applied that is not durable yet? */
 bool batch_is_idle(const struct queue *q);
 
-/* Did the spool refuse this call alone, leaving the batch as it was? */
+/* Did the spool refuse only this call, so that the batch is unchanged? */
 bool batch_refused(int rc);
 
-/* What could not be stored is done again, behind what is done again already: all of `steps`, which
- * are taken. batch_redo begins. */
+/* Appends all of `steps`, which are taken, to the steps that are repeated. batch_redo begins. */
 void batch_add_again(struct queue *q, struct step_list *steps);
 void batch_free_steps(struct step_list *steps);
+
+/* Calls `each` with the numbers of the recipients that were delivered according to `steps`; 0
+ * stands for all recipients. */
+void batch_each_delivery(const struct step_list *steps, void (*each)(void *arg, uint32_t n),
+                         void *arg);
+/* Appends to `steps` one that stores such deliveries of an earlier process: to the recipients `ns`,
+ * or, if `count` is 0, to all that are pending. */
+void batch_make_deliveries(struct msg_id id, const uint32_t *ns, size_t count,
+                           struct step_list *steps);
 
 /* Is there a step of this message? */
 bool batch_has(const struct batch *b, struct msg_id id);
 
-/* The client is gone: its submissions are committed all the same, and not answered. */
+/* Keeps the submissions of a client that is gone, and sends no answers for them. */
 void batch_forget_client(struct batch *b, const struct channel *client);
 
 #endif

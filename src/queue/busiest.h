@@ -1,10 +1,10 @@
 /*
- * The destinations with the most deliveries under way and waiting, and those that have been dead
- * for the longest time, for metrics and pages that name them.
+ * Lists the destinations with the most entries, and those that have been dead for the longest time,
+ * for metrics and pages that name them.
  *
- * Found by a walk over all destinations, some at a time, so that it costs little however many there
- * are; what is told is of the last whole walk. At most BUSIEST_MAX, whatever mail comes, or names
- * that strangers choose would fill the store of metrics.
+ * Each step of a walk examines some destinations, so the cost is small however many there are. The
+ * lists are those of the last complete walk. They have at most BUSIEST_MAX names, because strangers
+ * could otherwise fill a store of metrics with names that they choose.
  */
 #ifndef QUEUE_BUSIEST_H
 #define QUEUE_BUSIEST_H
@@ -17,27 +17,30 @@
 #define BUSIEST_MAX 20
 
 struct busiest_destination {
-    uint64_t load; /* entries under way and waiting; of a dead one the higher the longer it is */
+    uint64_t load; /* entries in flight and waiting; for a dead one: grows with the time since
+                      its death */
     uint32_t transport;
     char *dest; /* owned */
 };
 
 struct busiest_list {
-    struct busiest_destination destinations[BUSIEST_MAX]; /* the busiest first */
+    struct busiest_destination destinations[BUSIEST_MAX]; /* in descending order of load */
     size_t count;
 };
 
 struct busiest {
     uint64_t cursor;
-    struct busiest_list found;                         /* of the walk under way */
-    struct busiest_list told;                          /* of the last whole one */
-    struct busiest_list troubled_found, troubled_told; /* likewise: those longest dead first */
+    struct busiest_list found; /* lists of the current walk, and of the
+                                                          last complete one */
+    struct busiest_list told;
+    /* The corresponding lists of dead destinations, the longest dead first. */
+    struct busiest_list troubled_found, troubled_told;
 };
 
 void busiest_init(struct busiest *b);
 void busiest_fini(struct busiest *b);
 
-/* Look at the next `budget` destinations. */
+/* Continues the walk by `budget` destinations. */
 void busiest_step(struct busiest *b, const struct sched *s, uint32_t budget);
 
 #endif

@@ -18,7 +18,6 @@ struct class_count *class_count(struct class_counts *all, struct slice class_nam
     if (c == &all->at[CLASS_COUNTS_MAX]) {
         class_name = SLICE(CLASS_COUNT_OTHERS);
     }
-    (void)snprintf(c->name, sizeof c->name, "%.*s",
-                   SLICE_ARGS(class_name)); /* it is one: it fits */
+    (void)snprintf(c->name, sizeof c->name, "%.*s", SLICE_ARGS(class_name)); /* a class name fits */
     return c;
 }

@@ -1,7 +1,7 @@
 /*
- * What became of mail since the start, by class. Names of classes come from outside (class_header),
- * so only CLASS_COUNTS_MAX are counted by name; what is of others is counted under
- * CLASS_COUNT_OTHERS.
+ * Counts of results of mail since the start, by class. Names of classes come from outside
+ * (class_header), so only CLASS_COUNTS_MAX classes have counts of their own. All other classes
+ * share the counts named CLASS_COUNT_OTHERS.
  */
 #ifndef QUEUE_CLASS_COUNT_H
 #define QUEUE_CLASS_COUNT_H
@@ -13,7 +13,7 @@
 #include "measures.h"
 
 #define CLASS_COUNTS_MAX   32
-#define CLASS_COUNT_OTHERS "(others)" /* no name of a class */
+#define CLASS_COUNT_OTHERS "(others)" /* not a valid name of a class */
 
 struct class_count {
     char name[CLASS_NAME_MAX + 1]; /* empty: mail without a class */
@@ -22,13 +22,13 @@ struct class_count {
     struct measure delays[MEASURE_PHASES];
 };
 
-/* Zeroed there are none. */
+/* Empty when zeroed. */
 struct class_counts {
-    struct class_count at[CLASS_COUNTS_MAX + 1]; /* in the order in which they were first met */
+    struct class_count at[CLASS_COUNTS_MAX + 1]; /* in the order of their first mail */
     size_t count;
 };
 
-/* Where mail of this class is counted. */
+/* Returns the counts of a class, which are added if they are missing. */
 struct class_count *class_count(struct class_counts *all, struct slice class_name);
 
 #endif

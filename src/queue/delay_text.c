@@ -19,7 +19,7 @@ const char *delay_text(int64_t us, int64_t digits, char out[DELAY_TEXT_MAX])
     n = us / unit + (us % unit >= (unit + 1) / 2 ? 1 : 0);
     *at = '\0';
     for (; places > 0; places--, n /= 10) {
-        if (*at != '\0' || n % 10 != 0) { /* no zeros at the end */
+        if (*at != '\0' || n % 10 != 0) { /* drop trailing zeros */
             *--at = (char)('0' + n % 10);
         }
     }

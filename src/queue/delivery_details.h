@@ -1,11 +1,10 @@
 /*
- * Details: what an agent has noted of a recipient's delivery, for its report.
+ * Details: an agent's notes about the delivery to a recipient, for bounces and notices.
  *
- * Agents of another system's write them, in that system's form; every other room carries and stores
- * them as bytes. The form's owner registers two functions at the start, before a role begins: one
- * that takes details apart into plain facts, and one that writes those of mail that is given up for
- * its age. Where no form is registered there are no details: none are written, and what a store may
- * still hold tells nothing.
+ * Agents of another mail system write details in that system's format; all rooms except the owner
+ * of the format carry and store them as bytes. The owner registers two functions before a role
+ * begins: one reads facts from details, the other writes the details of expired mail. If no format
+ * is registered no details are written, and details from a store have no facts.
  */
 #ifndef QUEUE_DELIVERY_DETAILS_H
 #define QUEUE_DELIVERY_DETAILS_H
@@ -16,7 +15,7 @@
 #include "slice.h"
 
 enum details_action {
-    DETAILS_NONE, /* not said, or not known */
+    DETAILS_NONE, /* not stated, or unknown */
     DETAILS_DELIVERED,
     DETAILS_RELAYED,
     DETAILS_EXPANDED,
@@ -24,35 +23,34 @@ enum details_action {
     DETAILS_FAILED,
 };
 
-/* Facts; what is not there is empty. All point into the details that were read. They are an agent's
- * words, and not checked. */
+/* Facts from details. A missing one is empty. All point into the details that were read. They are
+ * an agent's text, and not checked. */
 struct delivery_details {
-    struct slice address; /* empty: that of the envelope */
+    struct slice address; /* empty: the address of the envelope */
     enum details_action action;
-    struct slice status;       /* an enhanced status, if it is one */
-    struct slice status_words; /* the same with what stood behind it: "5.1.1 (no such user)" */
-    struct slice host;         /* which said so */
-    struct slice host_type;    /* what kind of name that is: "dns" */
+    struct slice status;       /* an enhanced status, if it is valid */
+    struct slice status_words; /* status and the text after it: "5.1.1 (no such user)" */
+    struct slice host;         /* author of the diagnostic */
+    struct slice host_type;    /* type of that name: "dns" */
     struct slice diagnostic;
     struct slice diagnostic_type; /* "smtp" */
-    struct slice agent;           /* which noted it: "smtp[4711]" */
+    struct slice agent;           /* author of the details: "smtp[4711]" */
 };
 
 struct details_form {
     void (*read)(struct slice details, struct delivery_details *ret_details);
 
-    /* Append the details of a failure that the queue process alone knows of: those of the last
-     * attempt, `last` (empty: none), with failure in them. `why`: "Expired after 3 days", for those
-     * that say nothing else. The address is that of the envelope: what is remembered of an attempt
-     * may have been said of another recipient of the same destination. */
+    /* Appends the details of an expired recipient: those of the last attempt, `last` (empty: none),
+     * changed to a failure. `why`, "Expired after 3 days", is the diagnostic if `last` has none.
+     * The address is omitted: `last` may be about another recipient of the same destination. */
     void (*put_expired)(struct buf *out, struct slice last, struct slice why);
 };
 
-/* `form` is borrowed for good. Once. */
+/* Registers the format, which must stay valid until the process ends. Called once. */
 void details_register(const struct details_form *form);
 
-/* As the functions of the form. False: there are no facts, since `details` is empty, or no form is
- * registered; without a form nothing is appended. */
+/* Calls the function of the format. details_read returns false if there are no facts, because
+ * `details` is empty or no format is registered. Without a format nothing is appended. */
 bool details_read(struct slice details, struct delivery_details *ret_details);
 void details_put_expired(struct buf *out, struct slice last, struct slice why);
 

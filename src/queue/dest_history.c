@@ -31,7 +31,7 @@ void dest_histories_fini(struct dest_histories *all)
     }
 }
 
-/* It becomes the most recent one. */
+/* Returns the destination's history, which becomes the most recent one. It is added if missing. */
 static struct dest_history *need(struct dest_histories *all, struct destination *d)
 {
     struct dest_history *h = d->history;
@@ -62,8 +62,8 @@ void dest_history_add_step(struct dest_histories *all, struct destination *d,
 
 /* ---- replies -------------------------------------------------------------------------------- */
 
-/* The next byte of a reply that tells it from others: not digits, not what stands in <>. -1: end.
- */
+/* Returns the next byte that counts in a comparison of replies, or -1 at the end. Digits and text
+ * within <> do not count. */
 static int next_telling(const char **at)
 {
     while (**at != '\0') {
@@ -123,7 +123,7 @@ void dest_history_add_reply(struct dest_histories *all, struct destination *d, s
     if (at == h->reply_count && h->reply_count < HISTORY_REPLIES_MAX) {
         h->reply_count++;
     } else if (at == HISTORY_REPLIES_MAX) {
-        at--; /* the oldest goes */
+        at--; /* replace the oldest */
     }
     memmove(&h->replies[1], &h->replies[0], at * sizeof reply);
     h->replies[0] = reply;

@@ -24,7 +24,7 @@ void retry_rules_init(struct retry_rules *r, const struct policy *policy)
     for (size_t i = 0; i < count; i++) {
         unsigned long long factor = 0;
 
-        /* The configuration has seen to it that it is a number; 0 is the way to say "always". */
+        /* The configuration has checked that each is a number; 0 means "always". */
         if (!slice_number(slice_string(retries->items[i]), UINT32_MAX, &factor) || factor == 0) {
             r->sequence.count = 0;
             return;
@@ -50,7 +50,7 @@ static int64_t longest_step(const struct retry_rules *r)
     return __builtin_mul_overflow(r->sequence.interval_us, longest, &step) ? US_FOREVER : step;
 }
 
-/* ---- whose it is ----------------------------------------------------------------------------- */
+/* ---- the table of states --------------------------------------------------------------------- */
 
 static bool earlier(const struct heap_node *a, const struct heap_node *b)
 {
@@ -121,7 +121,7 @@ struct wall dest_retry_ran(struct dest_retries *all, struct dest_retry *r,
     struct retry_state *retry = &r->retry;
 
     CHECK(retry_rules_apply(rules));
-    r->stopped = r->stopped && dest_retry_waits(r, now); /* else this is another run */
+    r->stopped = r->stopped && dest_retry_waits(r, now); /* cleared by a new run */
     if (rules->sequence.count == 0) {
         if (!dest_retry_waits(r, now)) {
             retry->due = wall_after(now, RETRY_ALWAYS_US);
@@ -188,7 +188,7 @@ void dest_retry_woken(struct dest_retry *r, bool requested, struct wall now)
     }
 }
 
-/* ---- those that nothing came of ------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 void dest_retry_check_soon(struct dest_retries *all, struct dest_retry *r, struct wall now)
 {

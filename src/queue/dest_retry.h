@@ -1,23 +1,24 @@
 /*
- * When a destination is tried again.
+ * Retry times of destinations.
  *
- * Where a clause has an `interval`, not a message but its destination has a time of retry: W. All
- * that waits for the destination is put off until W, and W moves along the sequence `retries` each
- * time a run to the destination leaves something. Here are these states, without I/O; queue_retry.c
+ * If a clause has an `interval`, its destinations have retry times, and messages have none. All
+ * mail for a destination waits until its retry time W. W moves along the sequence `retries` each
+ * time a run to the destination leaves mail. This file has the states, without I/O; queue_retry.c
  * acts on them.
  *
- *   (none: mail goes at once) --first result--> W past --something is left--> W in the future
- *                                                 ^                               |
- *                                                 +---- W comes, or new mail -----+
+ *   (none: mail goes at once) --first result--> W past --mail is left--> W in the future
+ *                                                 ^                          |
+ *                                                 +--- W is over, new mail --+
  *
- * - Only what moves W first in a run counts, as then W lies in the future.
- * - W and its place in the sequence are not reset by success: they are dropped when nothing is left
- *   of the destination's mail (dest_retry_drop). One that is not dropped in time is told by
- *   dest_retries_check, some time after its W.
- * - A start knows none: everything is due.
+ * - Only the first event of a run moves W, because W is then in the future.
+ * - Success does not reset W and its position in the sequence. Both are dropped when no mail for
+ *   the
+ *   destination is left (dest_retry_drop). If that did not happen, dest_retries_check returns the
+ *   destination some time after its W.
+ * - After a start no destination has a W: all mail is due.
  *
- * Limit: DEST_RETRIES_MAX. Beyond it the one whose W comes first is forgotten: the next failure of
- * its destination starts the sequence from its beginning.
+ * Limit: DEST_RETRIES_MAX. Beyond it the state with the earliest check is dropped, and the next
+ * failure of its destination begins with the first step of the sequence.
  */
 #ifndef QUEUE_DEST_RETRY_H
 #define QUEUE_DEST_RETRY_H
@@ -31,26 +32,27 @@
 #include "times.h"
 
 #define DEST_RETRIES_MAX 200000
-/* `retries` of no factor: the destination stays due, but is not tried faster than this. */
+/* Wait after a run if `retries` has no factor: the destination stays due, and is not tried
+ * faster. */
 #define RETRY_ALWAYS_US US_PER_S
-/* New mail in a stream does not have all that waits tried with each message, but so often; nor is
- * it tried itself so soon after its destination was stopped. */
+/* Shortest time between two wakes of waiting mail by new mail. New mail also waits for so long
+ * after its destination was stopped. */
 #define RETRY_WAKE_US (10 * US_PER_S)
-/* How long after W a destination is looked at, should nothing have come of it; and again. */
+/* Time after W at which an unchanged state is checked, and period of further checks. */
 #define RETRY_CHECK_US (60 * US_PER_S)
-/* And when its mail seems to have gone. */
+/* Time until the check of a destination whose mail seems to be gone. */
 #define RETRY_CHECK_SOON_US US_PER_S
 
-/* What a clause says of retries. Owns the factors. */
+/* A clause's parameters for retries. */
 struct retry_rules {
-    struct retry_sequence
-        sequence;           /* interval_us 0: no times; without queueonly they do not apply */
-    uint32_t *factors;      /* owned; what the sequence points to */
-    bool queueonly;         /* goes only when asked for */
-    bool wakeuprestartonly; /* new mail wakes nothing */
+    struct retry_sequence sequence; /* interval_us 0: no retry times; the rules then apply only with
+                               queueonly */
+    uint32_t *factors;              /* owned; sequence.factors points to it */
+    bool queueonly;                 /* mail is delivered only when it is requested */
+    bool wakeuprestartonly;         /* new mail does not wake waiting mail */
 };
 
-/* Take them from a policy. Nothing of it is borrowed. */
+/* Copies the parameters of a policy. */
 void retry_rules_init(struct retry_rules *r, const struct policy *policy);
 void retry_rules_fini(struct retry_rules *r);
 
@@ -61,17 +63,17 @@ static inline bool retry_rules_apply(const struct retry_rules *r)
 
 struct destination;
 
-/* Of one destination, which owns it (destination.retry). */
+/* State of a destination, which owns it (destination.retry). */
 struct dest_retry {
     struct destination *of;
     struct heap_node by_check;
     struct wall check_at;
-    struct retry_state retry; /* due: W */
-    uint64_t attempts;        /* recipients tried */
-    struct wall woken;        /* when it was, last */
-    bool asleep;              /* mail was put off since it was woken */
-    bool stopped;             /* nothing more of it goes now: an agent said so, or has died */
-    struct wall stopped_at;   /* when that was last found out */
+    struct retry_state retry; /* retry.due is W */
+    uint64_t attempts;        /* number of recipients tried */
+    struct wall woken;        /* time of the last wake; us 0: none */
+    bool asleep;              /* mail was deferred until W since the last wake */
+    bool stopped;             /* no mail goes now: an agent requested that, or has died */
+    struct wall stopped_at;   /* time of the last stop */
 };
 
 struct dest_retries {
@@ -82,48 +84,50 @@ struct dest_retries {
 void dest_retries_init(struct dest_retries *all);
 void dest_retries_fini(struct dest_retries *all);
 
-/* The destination's; made when missing. May forget another's. */
+/* Returns the destination's state, which is added if missing. Adding one may drop the state of
+ * another destination. */
 struct dest_retry *dest_retry_need(struct dest_retries *all, struct destination *d,
                                    struct wall now);
 void dest_retry_drop(struct dest_retries *all, struct dest_retry *r);
 
-/* What a run has brought; W moves when it is not in the future. */
+/* End of a run. W moves unless it is in the future. */
 enum retry_end {
-    RETRY_DEFERRED, /* a recipient is to be tried again */
-    RETRY_SILENT,   /* recipients are left, and none was deferred: no word of them, a crash */
-    RETRY_STOPPED,  /* nothing more goes to the destination now */
+    RETRY_DEFERRED, /* a recipient was deferred */
+    RETRY_SILENT,   /* recipients are left and none was deferred: no result, or a crash */
+    RETRY_STOPPED,  /* no more mail goes to the destination for now */
 };
-/* `not_before` is what the agent asked for with RETRY_STOPPED (us 0: nothing); what lies in the
- * past means nothing, and no more than the longest step is granted. Returns W. */
+/* Moves W at the end of a run, and returns it. `not_before` is the earliest time that the agent
+ * requested with RETRY_STOPPED (us 0: none). A time in the past has no effect; a later one is
+ * reduced to the longest step of the sequence. */
 struct wall dest_retry_ran(struct dest_retries *all, struct dest_retry *r,
                            const struct retry_rules *rules, enum retry_end end,
                            struct wall not_before, struct wall now, unsigned jitter_percent,
                            struct rng *rng);
 
-/* The clock was set: its times move by so much. */
+/* Adds by_us to all times, after the clock was set. */
 void dest_retry_move(struct dest_retries *all, struct dest_retry *r, int64_t by_us);
 
 /* Is W in the future? */
 bool dest_retry_waits(const struct dest_retry *r, struct wall now);
 
-/* Something of it was put off until W. */
+/* Notes that mail was deferred until W. */
 void dest_retry_slept(struct dest_retry *r);
-/* May new mail wake what was put off? Not when that was just done. */
+/* May new mail wake waiting mail? Only if some waits and the last wake is not too recent. */
 bool dest_retry_may_be_woken(const struct dest_retry *r, struct wall now);
-/* Does the destination wait, and was it found out less than RETRY_WAKE_US ago that nothing goes to
- * it? Then new mail waits, too. */
+/* Is W in the future, and was the destination stopped less than RETRY_WAKE_US ago? Then new mail
+ * waits, too. */
 bool dest_retry_is_fresh_stop(const struct dest_retry *r, struct wall now);
-/* What was put off was made due: for new mail, which leaves W as it is, or because it was
- * `requested`, which ends the wait. */
+/* Notes that waiting mail was made due. New mail leaves W as it is; if the mail was `requested`, W
+ * is over. */
 void dest_retry_woken(struct dest_retry *r, bool requested, struct wall now);
 
-/* Its mail seems to have gone: it should be looked at soon. */
+/* Schedules a check soon, because the destination's mail seems to be gone. */
 void dest_retry_check_soon(struct dest_retries *all, struct dest_retry *r, struct wall now);
 
-/* One that should be looked at: its W is past and nothing came of it. Each is told once, and again
- * after RETRY_CHECK_US. NULL: none. */
+/* Returns a state whose check is due, because nothing has happened since its W; NULL if there is
+ * none. The next check of the same state is after RETRY_CHECK_US. */
 struct dest_retry *dest_retries_check(struct dest_retries *all, struct wall now);
-/* When there will be one; WALL_NEVER: none. */
+/* Returns the time of the next check; WALL_NEVER if there is no state. */
 struct wall dest_retries_check_at(const struct dest_retries *all);
 
 #endif

@@ -13,7 +13,7 @@
 
 /* ---- the table ------------------------------------------------------------------------------ */
 
-/* A key has no padding, as both begin with the transport and the name follows. */
+/* A key has no padding: both structures have the name directly after the transport. */
 struct destination_key {
     uint32_t transport;
     char name[ROUTE_DESTINATION_MAX];
@@ -116,7 +116,7 @@ static void set_policy(struct queue *q, struct destination *d)
     d->limits = q->interventions.limits;
     if (conf_transport_find(q->conf, slice_string(transport)) == NULL &&
         !conf_spool_routes(q->conf)) {
-        return; /* the configuration has lost it; what waits for it ends as it began */
+        return; /* no longer configured: waiting mail keeps the old policy */
     }
     policy_for(q->conf, slice_string(transport), slice_string(d->nexthop), &policy);
     limited = interventions_limit(q, transport, slice_string(d->nexthop), &policy);
@@ -189,7 +189,7 @@ void destination_opened(struct queue *q, struct destination *d)
     }
 }
 
-/* Entries are compared with messages, as Postfix does. */
+/* Compares a number of entries with a limit of messages, as Postfix does. */
 void destination_warn_of_clog(struct queue *q, struct destination *d)
 {
     const struct conf *conf = q->conf;

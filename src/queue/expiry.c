@@ -36,7 +36,7 @@ void expiry_put_duration(struct buf *out, int64_t seconds)
         rest %= units[i].seconds;
         if (count > 0 || (parts == 0 && units[i].seconds == 1)) {
             (void)buf_addf(out, "%s%" PRId64 " %s%s", parts > 0 ? " " : "", count, units[i].name,
-                           count == 1 ? "" : "s"); /* the limit is the caller's */
+                           count == 1 ? "" : "s"); /* the caller sets the limit */
             parts++;
         }
     }

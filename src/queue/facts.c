@@ -7,7 +7,7 @@
 #include "spool_handover.h"
 #include "spool_search.h"
 
-/* What is told of the oldest messages is at most so old. */
+/* Period of searches for the oldest messages. */
 #define OLDEST_PERIOD_US (2 * US_PER_S)
 
 void facts_of_destination(const struct queue *q, uint32_t transport, struct slice dest,
@@ -75,8 +75,8 @@ void facts_of_queue(const struct queue *q, struct queue_facts *ret_facts)
 const enum spool_state facts_oldest_states[MEASURE_STATES] = {SPOOL_INCOMING, SPOOL_DEFERRED,
                                                               SPOOL_HOLD, SPOOL_CORRUPT};
 
-/* The one that was submitted first. Where there is an index of states that costs little; an engine
- * without would have to look into each file. */
+/* Searches the message that arrived first in each state. An engine without an index of states would
+ * have to read each file, so it is not searched. */
 static void look_up_oldest(struct queue *q)
 {
     for (size_t i = 0; i < MEASURE_STATES; i++) {

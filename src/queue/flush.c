@@ -11,9 +11,11 @@
 #include "queue_retry.h"
 #include "spool_search.h"
 
-/* Messages in one turn. */
+/* Messages per turn. */
 #define PAGE 200
-/* Domains that wait; more ETRNs than that are dropped with a log line. */
+/* Recipients of a message whose destinations are tried again. */
+#define REVIVED_MAX 10
+/* Domains that wait; further ETRNs are dropped and logged. */
 #define FLUSHES_MAX 100
 
 struct flush {
@@ -40,10 +42,44 @@ void flushes_fini(struct flushes *f)
 
 /* ---- one message, one destination ----------------------------------------------------------- */
 
-/* What is in memory goes on anyhow, and what is parked as soon as its destination can take it. */
+/* Ends the death of destinations that a waiting message needs: those of its first recipients. */
+static void revive_for(struct queue *q, struct msg_id id, const struct spool_message *m)
+{
+    struct spool_rcpt page[REVIVED_MAX];
+    struct route route;
+    size_t count;
+
+    if (m->parked.len > 0) {
+        park_revive(q, m->parked);
+        return;
+    }
+    if (spool_read_rcpts(q->spool, id, 0, true, REVIVED_MAX, page, &count) != 0) {
+        return; /* not loaded, or damaged: the message's pass handles that */
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint32_t transport;
+
+        if (page[i].nexthop.len <= ROUTE_NEXTHOP_MAX &&
+            transport_find(&q->transports, page[i].transport, &transport)) {
+            route.transport = transport_name(&q->transports, transport);
+            memcpy(route.nexthop, page[i].nexthop.ptr, page[i].nexthop.len);
+            route.nexthop[page[i].nexthop.len] = '\0';
+            route_destination(q->conf, page[i].address, &route);
+            if (route.destination[0] != '\0') {
+                sched_revive(q->sched, clock_mono(), transport, slice_string(route.destination));
+            }
+        }
+    }
+}
+
+/* Mail in memory continues anyway; parked mail continues when its destination has room. */
 int flush_message(struct queue *q, struct msg_id id, const struct spool_message *m)
 {
-    if (spool_is_claimed(q->spool, id) || park_is_full(q, m->parked)) {
+    if (spool_is_claimed(q->spool, id)) {
+        return 0;
+    }
+    revive_for(q, id, m);
+    if (park_is_full(q, m->parked)) {
         return 0;
     }
     requested_add(&q->requested, id);
@@ -79,7 +115,7 @@ void flush_domain(struct queue *q, struct slice domain)
     STAILQ_FOREACH(flush, &q->flushes.list, next)
     {
         if (slice_equal_nocase(slice_string(flush->domain), domain)) {
-            return; /* under way */
+            return; /* the flush is active */
         }
     }
     if (q->flushes.count == FLUSHES_MAX) {
@@ -109,7 +145,7 @@ bool flush_some(struct queue *q)
     f.after = flush->after;
     rc = spool_scan(q->spool, &f, PAGE, ids, &count);
     if (rc == -EAGAIN) {
-        return false; /* the spool tells when it is at hand */
+        return false; /* the spool sends an event when it is loaded */
     }
     if (rc != 0) {
         log_warning("ETRN %s: %s", flush->domain, spool_error(q->spool));
@@ -129,7 +165,7 @@ bool flush_some(struct queue *q)
             log_warning("ETRN %s: %s", flush->domain, spool_error(q->spool));
         }
         if (rc != 0 && !batch_refused(rc)) {
-            count = 0; /* the storage fails: who wants the mail will ask again */
+            count = 0; /* the storage has failed: the client will repeat its ETRN */
         }
     }
     if (count < PAGE) {

@@ -1,6 +1,6 @@
 /*
- * Mail that was asked for: ETRN of a domain, and the flush of an operator. A domain's mail is made
- * due page by page, as it may be a lot.
+ * Requested mail: by ETRN of a domain, or an operator's flush. The mail of a domain is made due
+ * page by page, because it may be a lot.
  */
 #ifndef QUEUE_FLUSH_H
 #define QUEUE_FLUSH_H
@@ -24,16 +24,17 @@ struct flushes {
 void flushes_init(struct flushes *f);
 void flushes_fini(struct flushes *f);
 
-/* Make the mail of a domain due, in the turns that follow. */
+/* Makes the mail of a domain due in the next turns. */
 void flush_domain(struct queue *q, struct slice domain);
 
-/* Go on with it as far as one turn allows; true when there is more. */
+/* Continues the oldest flush by one page; returns true if there is more to do. */
 bool flush_some(struct queue *q);
 
-/* Destinations of that name, "nexthop" or "transport/nexthop", are tried again at once. */
+/* Lets destinations named `wanted`, "nexthop" or "transport/nexthop", be tried again at once. */
 void flush_revive(struct queue *q, struct slice wanted);
 
-/* Make a message due in the open batch, unless that changes nothing. 0 or negative errno. */
+/* Makes a message due in the open batch, unless that changes nothing, and lets its destinations be
+ * tried again. Returns 0 or a negative errno. */
 int flush_message(struct queue *q, struct msg_id id, const struct spool_message *m);
 
 #endif

@@ -33,7 +33,7 @@ static struct hook_place *find(struct queue *q, struct slice name)
     return NULL;
 }
 
-/* NULL: there are too many. */
+/* Returns NULL if there are too many. */
 static struct hook_place *add(struct queue *q, struct slice name, uint64_t taken)
 {
     struct hook_place *p;
@@ -59,31 +59,26 @@ static void note(struct queue *q, const struct hook_place *p)
 
     (void)snprintf(name, sizeof name, NOTE_PREFIX "%s", p->name); /* fits */
     (void)snprintf(text, sizeof text, "%" PRIu64, p->taken);      /* fits */
-    /* An error fails the batch; the next note says it anew. */
+    /* An error fails the batch; the next note has the new position. */
     (void)spool_note_put(q->spool, slice_string(name), slice_string(text));
 }
 
-static void read_notes(struct queue *q)
+/* Skips a damaged note: its hook begins with the next event. */
+static void read_note(void *context, struct slice name, struct slice text, bool is_damaged)
 {
-    char after[SPOOL_NOTE_NAME_MAX + 1] = NOTE_PREFIX;
-    struct slice name, text;
+    struct queue *q = context;
+    struct slice hook = slice_skip(name, strlen(NOTE_PREFIX));
+    unsigned long long taken = 0;
 
-    while (spool_note_next(q->spool, slice_string(after), &name, &text) == 0 &&
-           slice_starts(name, SLICE(NOTE_PREFIX)) && name.len < sizeof after) {
-        struct slice hook = slice_skip(name, strlen(NOTE_PREFIX));
-        unsigned long long taken = 0;
-
-        if (hook_name_valid(hook) && slice_number(text, INT64_MAX, &taken)) {
-            (void)add(q, hook, taken < q->journal.last ? taken : q->journal.last);
-        }
-        memcpy(after, name.ptr, name.len);
-        after[name.len] = '\0';
+    if (!is_damaged && slice_starts(name, SLICE(NOTE_PREFIX)) && hook_name_valid(hook) &&
+        slice_number(text, INT64_MAX, &taken)) {
+        (void)add(q, hook, taken < q->journal.last ? taken : q->journal.last);
     }
 }
 
 /* ---- events out ----------------------------------------------------------------------------- */
 
-/* Those that were forgotten before the hook has taken them. */
+/* Counts the events that were deleted before the hook accepted them. */
 static void count_lost(struct queue *q, struct hook_place *p, struct wire_hook_events *m)
 {
     if (p->taken + 1 >= q->journal.first) {
@@ -138,7 +133,7 @@ static bool take_ask(struct queue *q, struct slice body)
     }
     p = find(q, m.name);
     if (p == NULL) {
-        p = add(q, m.name, q->journal.last); /* it has just been wanted: what comes now */
+        p = add(q, m.name, q->journal.last); /* a new hook: begin with the next event */
         if (p == NULL) {
             return true;
         }
@@ -196,7 +191,7 @@ static uint64_t count_lines(struct slice lines)
     return count;
 }
 
-/* 0 or a negative errno; -EFBIG: there is no room. */
+/* Returns 0 or a negative errno; -EFBIG: no room. */
 static int write_letters(struct queue *q, const struct hook_place *p, struct slice letters)
 {
     char path[PATH_MAX];
@@ -204,7 +199,7 @@ static int write_letters(struct queue *q, const struct hook_place *p, struct sli
     int fd, rc = 0;
 
     (void)snprintf(path, sizeof path, "%s/web_hook.%s.dead", q->conf->state_directory,
-                   p->name); /* cut, it can't be opened */
+                   p->name); /* a cut path can't be opened */
     fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
     if (fd < 0 || fstat(fd, &st) != 0) {
         rc = -errno;
@@ -215,12 +210,12 @@ static int write_letters(struct queue *q, const struct hook_place *p, struct sli
         ssize_t n = write(fd, letters.ptr, letters.len);
 
         rc = n < 0 ? -errno : (size_t)n < letters.len ? -ENOSPC : fsync(fd) != 0 ? -errno : 0;
-        if (rc != 0 && ftruncate(fd, st.st_size) != 0) { /* no half of a line stays */
+        if (rc != 0 && ftruncate(fd, st.st_size) != 0) { /* leave no half line */
             log_warning("%s: %s", path, strerror(errno));
         }
     }
     if (fd >= 0) {
-        (void)close(fd); /* it was synced */
+        (void)close(fd); /* synced already */
     }
     return rc;
 }
@@ -254,7 +249,7 @@ static bool take_done(struct queue *q, struct slice body)
         return false;
     }
     p = find(q, m.name);
-    /* Of what is under way. The journal may have forgotten letters in the meantime. */
+    /* Only about events in flight. The journal may have deleted some of them meanwhile. */
     if (p == NULL || p->sent == 0 || m.last > p->sent || m.last < p->taken ||
         (m.given_up && p->taken + 1 >= q->journal.first &&
          !are_ours(q, p->taken, m.last, m.letters))) {
@@ -295,7 +290,7 @@ static bool take_failing(struct queue *q, struct slice body)
 static bool take_frame(struct queue *q, const struct frame *frame)
 {
     if (frame->fd >= 0) {
-        (void)close(frame->fd); /* it sends none */
+        (void)close(frame->fd); /* the process sends none */
         return false;
     }
     switch (frame->type) {
@@ -347,12 +342,12 @@ void hooks_adopt(struct queue *q, int fd)
     q->hooks.channel = channel_new(q->role->base, fd, on_hook, q);
 }
 
-/* ---- the life of it ------------------------------------------------------------------------- */
+/* ---- begin and end -------------------------------------------------------------------------- */
 
 void hooks_begin(struct queue *q)
 {
     q->hooks = (struct hook_places){.count = 0};
-    read_notes(q);
+    (void)spool_notes_read(q->spool, read_note, q); /* on an error all hooks are new */
 }
 
 void hooks_end(struct queue *q)

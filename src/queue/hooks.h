@@ -1,20 +1,20 @@
 /*
- * How far web hooks have come in the journal, and their dead letters. The process `hook`
- * (fetch/hook.h) calls them; it knows what they are, this one their names alone.
+ * Positions of web hooks in the journal, and their dead letters. The process `hook` (fetch/hook.h)
+ * calls the URLs of web hooks; this process has only their names.
  *
- *     WIRE_HOOK_ASK --> wanted --journal has more--> WIRE_HOOK_EVENTS --> under way --+
- *       ^                                                                            |
- *       +------------------- the note journal/hook/NAME <-- WIRE_HOOK_DONE ----------+
+ *     WIRE_HOOK_ASK --> wanted --journal has more--> WIRE_HOOK_EVENTS --> in flight --+
+ *       ^                                                                             |
+ *       +------------------- the note journal/hook/NAME <-- WIRE_HOOK_DONE -----------+
  *
- * A hook that is new begins with what comes now. One that is not named any more keeps its place: it
- * goes on there when it is named again, as far as the events are kept. What the journal has
- * forgotten before a hook has taken it is counted, logged, and told to the hook.
+ * A new hook begins with the next event. A hook that is no longer configured keeps its position,
+ * and continues there when it is configured again, as far as events are kept. Events that the
+ * journal has deleted before a hook accepted them are counted, logged, and reported to the hook.
  *
- * Dead letters, events that a hook has not taken in time, are lines in STATE/web_hook.NAME.dead, up
- * to web_hook_dead_size; more of them are counted and logged. A process that tells of letters that
- * the journal does not have is not believed.
+ * Dead letters are events that a hook has not accepted in time: lines in STATE/web_hook.NAME.dead,
+ * up to web_hook_dead_size bytes. Further ones are counted and logged. Letters that are not in the
+ * journal are a protocol error of the process.
  *
- * Limits: HOOKS_MAX of them, also of names that were in use once.
+ * Limit: HOOKS_MAX names, including those that are no longer configured.
  */
 #ifndef QUEUE_HOOKS_H
 #define QUEUE_HOOKS_H
@@ -32,35 +32,35 @@ struct queue;
 
 struct hook_place {
     char name[HOOK_NAME_MAX + 1];
-    uint64_t taken;         /* events up to this one */
-    bool wanted;            /* the process waits for more */
-    uint64_t sent;          /* up to this one they are under way; 0: none are */
-    uint64_t lost;          /* that the journal has forgotten */
-    uint64_t lost_noted;    /* those up to this one are counted there */
-    uint64_t dead, dropped; /* letters that were written, and for which there was no room */
-    bool full_told;         /* the log was told that there is no room */
-    struct wall failing;    /* since then; us 0: it is not */
-    char *why;              /* owned */
+    uint64_t taken;         /* last event that the hook has accepted */
+    bool wanted;            /* the process waits for events */
+    uint64_t sent;          /* last event in flight; 0: none */
+    uint64_t lost;          /* number of events deleted before they were accepted */
+    uint64_t lost_noted;    /* last event counted in `lost` */
+    uint64_t dead, dropped; /* letters written, and letters without room */
+    bool full_told;         /* the lack of room was logged */
+    struct wall failing;    /* start of its failure; us 0: it works */
+    char *why;              /* owned; reason of the failure; NULL: it works */
 };
 
 struct hook_places {
-    struct channel *channel; /* NULL: there is no process now */
+    struct channel *channel; /* NULL: the process is not running */
     struct hook_place at[HOOKS_MAX];
     size_t count;
-    bool full_told, off_told; /* to the log */
+    bool full_told, off_told; /* logged */
 };
 
 void hooks_begin(struct queue *q);
 void hooks_end(struct queue *q);
 
-/* The process; `fd` is taken. */
+/* Adopts the connection to a new process; `fd` is taken. */
 void hooks_adopt(struct queue *q, int fd);
 
-/* Events were committed. */
+/* Sends events that were committed. */
 void hooks_more(struct queue *q);
 
-/* An array: name, taken, behind (so many it has not taken), lost, dead, dropped, and while it fails
- * failing_since and error. */
+/* Returns an array of hooks: name, taken, `behind` (events not accepted yet), lost, dead, dropped,
+ * and while the hook fails failing_since and error. */
 json_t *hooks_json(const struct queue *q);
 
 #endif

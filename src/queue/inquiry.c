@@ -61,7 +61,7 @@ bool inquiry_item_is_open(const struct inquiry_item *item)
     return any != 0;
 }
 
-/* Has the node something of it that is open? */
+/* Does the node own an open partition of the item, or must it answer anyway? */
 static bool concerns(const struct queue *q, const struct inquiry_item *item, int node)
 {
     if ((item->nodes & bit_of(node)) != 0) {
@@ -105,7 +105,8 @@ void inquiry_add_refusal(struct inquiry *in, const char *name, const json_t *ans
     const char *error = json_string_value(json_object_get(answer, "error"));
     char words[1024];
 
-    (void)snprintf(words, sizeof words, "node %s: %s", name, error != NULL ? error : "?"); /* cut */
+    /* may be cut */
+    (void)snprintf(words, sizeof words, "node %s: %s", name, error != NULL ? error : "?");
     inquiry_add_failed(in, words);
 }
 
@@ -115,9 +116,9 @@ void inquiry_some_failed(struct inquiry *in, const struct inquiry_item *item, co
     inquiry_add_failed(in, words);
 }
 
-/* ---- the life of one ------------------------------------------------------------------------- */
+/* ---- begin and end --------------------------------------------------------------------------- */
 
-/* All that operation.spread fills in, and what came of it. */
+/* Drops all data from operation.spread, and all answers. */
 static void clear(struct inquiry *in)
 {
     json_decref(in->question);
@@ -157,7 +158,7 @@ static void forget(struct queue *q, struct inquiry *in)
     inquiry_free(in);
 }
 
-/* `answer` is taken. */
+/* Answers the request and frees the inquiry; `answer` is taken. */
 static void end(struct queue *q, struct inquiry *in, unsigned status, json_t *answer)
 {
     operations_answer_later(q, in->token, status, answer);
@@ -172,7 +173,7 @@ static void finish(struct queue *q, struct inquiry *in)
     end(q, in, in->status, json_incref(in->answer));
 }
 
-/* Whom to ask is found out again, in a moment. */
+/* Schedules another operation.spread. */
 static void begin_again(struct queue *q, struct inquiry *in)
 {
     end_asks(q, in);
@@ -182,7 +183,8 @@ static void begin_again(struct queue *q, struct inquiry *in)
     in->look_at = mono_after(clock_mono(), INQUIRY_AGAIN_US);
 }
 
-/* True: whom to ask is known. It may end in the call. */
+/* Calls operation.spread again, when due. Returns true if it has succeeded. May free the
+ * inquiry. */
 static bool look_again(struct queue *q, struct inquiry *in)
 {
     json_t *answer = NULL;
@@ -201,7 +203,7 @@ static bool look_again(struct queue *q, struct inquiry *in)
     if (missed && !mono_reached(in->until, clock_mono())) {
         json_decref(answer);
         clear(in);
-        return false; /* it is told when it is at hand */
+        return false; /* the spool sends an event when the data is loaded */
     }
     if (status != 0) {
         end(q, in, status, answer);
@@ -211,7 +213,7 @@ static bool look_again(struct queue *q, struct inquiry *in)
     return true;
 }
 
-/* Why it has no answer for what is open. */
+/* Appends the reason why the answer for an item is missing. */
 static void say_missing(const struct queue *q, const struct inquiry *in,
                         const struct inquiry_item *item, struct buf *words)
 {
@@ -259,7 +261,7 @@ static void give_up(struct queue *q, struct inquiry *in)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* The items that concern the node, as its question; NULL: there are none. */
+/* Returns a question with the items that concern the node; NULL: there are none. */
 static json_t *question_for(const struct queue *q, struct inquiry *in, int node)
 {
     json_t *question = NULL, *ids = NULL;
@@ -294,7 +296,7 @@ static void not_asked(struct inquiry *in, int node)
     }
 }
 
-/* `question` is taken. */
+/* Sends a question, which is taken. */
 static void ask_node(struct queue *q, struct inquiry *in, int node, json_t *question)
 {
     uint32_t token = ++q->inquiries.last_token;
@@ -312,7 +314,7 @@ static void ask_node(struct queue *q, struct inquiry *in, int node, json_t *ques
             in->asks[node] = token;
         } else {
             (void)snprintf(in->why_not, sizeof in->why_not, "node %s: %s",
-                           spool_node_name(q->spool, node), spool_error(q->spool)); /* cut */
+                           spool_node_name(q->spool, node), spool_error(q->spool)); /* may be cut */
             not_asked(in, node);
             in->again[node] = mono_after(clock_mono(), INQUIRY_AGAIN_US);
         }
@@ -320,7 +322,7 @@ static void ask_node(struct queue *q, struct inquiry *in, int node, json_t *ques
     free(text);
 }
 
-/* The next node that is to be asked, from `*node` on. */
+/* Returns the question for the next node that must be asked, from `*node` on; NULL: none. */
 static json_t *next_question(const struct queue *q, struct inquiry *in, int *node)
 {
     for (; *node < SPOOL_NODES_MAX; ++*node) {
@@ -331,14 +333,14 @@ static json_t *next_question(const struct queue *q, struct inquiry *in, int *nod
             if (question != NULL) {
                 return question;
             }
-            /* Nothing that is open lies there: all items need not be looked through each turn. */
+            /* The node has nothing that is open. Do not examine all items in each turn. */
             in->again[*node] = mono_after(clock_mono(), INQUIRY_AGAIN_US);
         }
     }
     return NULL;
 }
 
-/* Who died is not waited for; what it alone was to answer can't be had. */
+/* Ends the questions to a dead node. Items that only this node could answer have failed. */
 static void node_is_down(struct queue *q, struct inquiry *in, int node)
 {
     char words[400];
@@ -348,7 +350,7 @@ static void node_is_down(struct queue *q, struct inquiry *in, int node)
         in->asks[node] = 0;
     }
     (void)snprintf(words, sizeof words, "node %s is down",
-                   spool_node_name(q->spool, node)); /* cut */
+                   spool_node_name(q->spool, node)); /* may be cut */
     for (size_t i = 0; i < in->item_count; i++) {
         if ((in->items[i].nodes & bit_of(node)) != 0) {
             in->items[i].nodes &= ~bit_of(node);
@@ -367,7 +369,7 @@ static void look_at_nodes(struct queue *q, struct inquiry *in)
     }
 }
 
-/* It may end in the call: this node's own answer may come at once. */
+/* Continues the inquiry. May free it, because this node's own answer may come at once. */
 static void go_on(struct queue *q, struct inquiry *in)
 {
     json_t *question;
@@ -419,7 +421,7 @@ unsigned inquiry_begin(struct queue *q, const struct operation *operation, const
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* `answer` is borrowed. */
+/* Merges an answer, which is borrowed. */
 static void take_answer(struct queue *q, struct inquiry *in, int node, unsigned status,
                         const struct spool_places *own, json_t *answer)
 {
@@ -487,7 +489,7 @@ static json_t *print_places(const struct spool_places *places)
     return json_string(text);
 }
 
-/* What another node has written as its answer. */
+/* Handles an answer from another node. */
 static void told_answer(struct queue *q, const struct spool_told *told)
 {
     json_t *envelope = json_loadb(told->text.len > 0 ? told->text.ptr : "", told->text.len,
@@ -502,7 +504,7 @@ static void told_answer(struct queue *q, const struct spool_told *told)
     if (in != NULL && node == told->node) {
         if (!read_places(json_object_get(envelope, "own"), &own) || !json_is_object(answer) ||
             status < 200 || status > 599) {
-            memset(&own, 0xff, sizeof own); /* it is not asked again */
+            memset(&own, 0xff, sizeof own); /* do not ask again */
             (void)listing_error(503, &refusal, "its answer makes no sense");
             answer = refusal;
             status = 503;
@@ -535,7 +537,7 @@ void inquiries_turn(struct queue *q)
     }
 }
 
-/* ---- what is answered here ------------------------------------------------------------------- */
+/* ---- questions answered here ----------------------------------------------------------------- */
 
 static struct inner_question *find_inner(const struct queue *q, uint64_t token)
 {
@@ -592,7 +594,7 @@ void inquiry_answer_inner(struct queue *q, uint64_t token, unsigned status, json
         free(text);
         json_decref(envelope);
     } else if ((in = find_ask(q, (uint32_t)token, &node)) != NULL) {
-        take_answer(q, in, node, status, &own, answer); /* its turn goes on */
+        take_answer(q, in, node, status, &own, answer); /* its next turn continues */
     }
     json_decref(answer);
 }

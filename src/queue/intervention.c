@@ -1,9 +1,11 @@
 #include "intervention.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
+#include "checksum.h"
 #include "class_name.h"
 #include "json.h"
 #include "match.h"
@@ -21,7 +23,7 @@ const char *intervention_verb_name(enum intervention_verb verb)
     return verb_names[verb];
 }
 
-/* ---- life ----------------------------------------------------------------------------------- */
+/* ---- references ----------------------------------------------------------------------------- */
 
 struct intervention *intervention_ref(struct intervention *i)
 {
@@ -43,6 +45,7 @@ void intervention_unref(struct intervention *i)
     mem_free(i->to);
     mem_free(i->by);
     mem_free(i->node);
+    mem_free(i->note);
     json_decref(i->values);
     mem_free(i);
 }
@@ -66,7 +69,8 @@ static char *lower_copy(struct slice s)
     return copy;
 }
 
-/* Control characters and blanks are in no address, no domain and no next hop; non-ASCII may be. */
+/* Finds blanks and control characters, which no address, domain or next hop has. Non-ASCII is
+ * fine. */
 static bool has_blank(struct slice s)
 {
     for (size_t i = 0; i < s.len; i++) {
@@ -92,8 +96,8 @@ static bool has_mark(const char *s)
     return strpbrk(s, "*?") != NULL;
 }
 
-/* A text member; empty when it is not there. False: it is none, or too long, or has control
- * characters: *error says so. */
+/* Reads a text member; a missing one is empty. Returns false, with *error set, if it is no text,
+ * too long, or has control characters. */
 static bool get_text(const json_t *object, const char *name, size_t max, struct slice *ret,
                      struct buf *error)
 {
@@ -123,10 +127,11 @@ static void expect(struct buf *error, const char *name, const char *what, struct
     (void)buf_add_string(error, "\"");
 }
 
+/* `conf` NULL: every name is accepted. */
 static bool transport_fits(const struct conf *conf, struct slice transport)
 {
-    if (conf_spool_routes(conf)) {
-        return true; /* nothing declares them */
+    if (conf == NULL || conf_spool_routes(conf)) {
+        return true; /* no list of transports */
     }
     if (conf_transport_find(conf, transport) != NULL) {
         return true;
@@ -139,7 +144,7 @@ static bool transport_fits(const struct conf *conf, struct slice transport)
     return false;
 }
 
-/* "TRANSPORT/NEXTHOP", "TRANSPORT/", "TRANSPORT", "DOMAIN", patterns of these. */
+/* Reads "TRANSPORT/NEXTHOP", "TRANSPORT/", "TRANSPORT", "DOMAIN", or a pattern of these. */
 static bool read_destination(struct intervention *i, const struct conf *conf, struct slice text,
                              struct buf *error)
 {
@@ -161,7 +166,7 @@ static bool read_destination(struct intervention *i, const struct conf *conf, st
             return false;
         }
         host = host.len == 0 ? SLICE("*") : host;
-    } else if (conf_transport_find(conf, text) != NULL) {
+    } else if (conf != NULL && conf_transport_find(conf, text) != NULL) {
         transport = text;
         host = SLICE("*");
     }
@@ -178,7 +183,7 @@ static bool read_destination(struct intervention *i, const struct conf *conf, st
                     (has_mark(i->host) && strcmp(i->host, "*") != 0);
     if (i->is_pattern &&
         ((i->transport != NULL && glob_error(slice_string(i->transport)) != NULL) ||
-         (has_mark(i->host) && glob_error(slice_string(i->host)) != NULL))) {
+         (has_mark(i->host) && nexthop_pattern_error(slice_string(i->host)) != NULL))) {
         expect(error, "destination", "a pattern of a form that clauses have, too", text);
         return false;
     }
@@ -193,7 +198,7 @@ static bool read_destination(struct intervention *i, const struct conf *conf, st
     return true;
 }
 
-/* "user@domain", "@domain", "*@domain", "domain", "<>", any of them in <>. */
+/* Reads "user@domain", "@domain", "*@domain", "domain", "<>", or any of them in <>. */
 static bool read_sender(struct intervention *i, struct slice text, struct buf *error)
 {
     struct slice address = text;
@@ -270,7 +275,7 @@ static bool read_target(struct intervention *i, const struct conf *conf, const j
     UNREACHABLE("all scopes are above");
 }
 
-/* Where a redirect leads: NEXTHOP, or TRANSPORT:NEXTHOP. */
+/* Reads the target of a redirect: NEXTHOP, or TRANSPORT:NEXTHOP. */
 static bool read_redirect(struct intervention *i, const struct conf *conf, const json_t *object,
                           struct buf *error)
 {
@@ -303,8 +308,7 @@ static bool read_redirect(struct intervention *i, const struct conf *conf, const
     return true;
 }
 
-/* Parameters that a limit can have: what the scheduler is told of destinations, and of transports
- * as a whole. */
+/* Parameters that a limit can set: those of the scheduler for destinations, and for transports. */
 static const struct {
     const char *name;
     bool of_transport;
@@ -395,7 +399,7 @@ static bool read_values(struct intervention *i, const json_t *object, struct buf
     return true;
 }
 
-/* "until" (seconds since 1970), or "for" (seconds). */
+/* Reads "until" (seconds since 1970), or "for" (seconds). */
 static bool read_end(struct intervention *i, const json_t *object, struct wall now,
                      struct buf *error)
 {
@@ -438,7 +442,7 @@ static bool read_verb(struct intervention *i, const json_t *object, struct buf *
     return false;
 }
 
-/* What a report may say: a status of failure may be in front. */
+/* Checks the text of a bounce, which may begin with a permanent status. */
 static bool check_report(const struct intervention *i, struct buf *error)
 {
     struct status status;
@@ -473,7 +477,7 @@ static bool is_member(const char *name)
     return false;
 }
 
-/* A member that another verb has would be passed over. */
+/* Refuses a member of another verb, which would have no effect. */
 static bool fits_verb(const struct intervention *i, const char *name, struct buf *error)
 {
     if ((strcmp(name, "nexthop") == 0 && i->verb != INTERVENTION_REDIRECT) ||
@@ -505,13 +509,14 @@ static bool check_members(const struct intervention *i, const json_t *object, st
 }
 
 static bool read_all(struct intervention *i, const struct conf *conf, const json_t *object,
-                     struct wall now, struct buf *error)
+                     struct wall now, bool is_stored, struct buf *error)
 {
     struct slice text, by, node;
     struct buf key;
 
     if (!read_verb(i, object, error) || !check_members(i, object, error) ||
-        !read_target(i, conf, object, error) || !read_end(i, object, now, error) ||
+        !read_target(i, is_stored ? NULL : conf, object, error) ||
+        !read_end(i, object, now, error) ||
         !get_text(object, "reason", INTERVENTION_TEXT_MAX, &text, error) ||
         !get_text(object, "by", INTERVENTION_WHO_MAX, &by, error) ||
         !get_text(object, "node", INTERVENTION_WHO_MAX, &node, error)) {
@@ -539,14 +544,14 @@ static bool read_all(struct intervention *i, const struct conf *conf, const json
     return true;
 }
 
-struct intervention *intervention_read(const struct conf *conf, const json_t *object,
-                                       struct wall now, struct buf *error)
+static struct intervention *read_one(const struct conf *conf, const json_t *object, struct wall now,
+                                     bool is_stored, struct buf *error)
 {
     struct intervention *i = mem_new(sizeof *i);
     double since = json_number_value(json_object_get(object, "since"));
 
     i->references = 1;
-    if (!read_all(i, conf, object, now, error)) {
+    if (!read_all(i, conf, object, now, is_stored, error)) {
         intervention_unref(i);
         return NULL;
     }
@@ -554,6 +559,97 @@ struct intervention *intervention_read(const struct conf *conf, const json_t *ob
         i->since.us = (int64_t)(since * (double)US_PER_S);
     }
     return i;
+}
+
+struct intervention *intervention_read(const struct conf *conf, const json_t *object,
+                                       struct wall now, struct buf *error)
+{
+    return read_one(conf, object, now, false, error);
+}
+
+struct intervention *intervention_read_stored(const struct conf *conf, const json_t *object,
+                                              struct buf *error)
+{
+    return read_one(conf, object, (struct wall){1}, true, error);
+}
+
+/* ---- unreadable ones ------------------------------------------------------------------------ */
+
+struct intervention *intervention_unreadable(const struct conf *conf, const json_t *object,
+                                             enum intervention_stored stored, struct slice why)
+{
+    static const char *const names[] = {"destination", "sender", "class"};
+    json_t *pause = json_pack("{s:s}", "verb", "pause");
+    struct intervention *i = NULL;
+    struct buf error, text;
+
+    CHECK(pause != NULL && stored != INTERVENTION_WHOLE);
+    buf_init(&error, 4096);
+    buf_init(&text, INTERVENTION_TEXT_MAX);
+    for (size_t n = 0; object != NULL && n < sizeof names / sizeof names[0]; n++) {
+        json_t *target = json_object_get(object, names[n]);
+
+        if (target != NULL) {
+            json_put(pause, names[n], json_incref(target));
+        }
+    }
+    if (json_object_size(pause) == 2) {
+        i = intervention_read_stored(conf, pause, &error);
+    }
+    if (i == NULL) {
+        json_decref(pause);
+        buf_clear(&error);
+        pause = json_pack("{s:s, s:s}", "verb", "pause", "destination", "*");
+        i = intervention_read_stored(conf, pause, &error);
+        CHECK(i != NULL);
+    }
+    (void)printable_add(&text, why, INTERVENTION_TEXT_MAX); /* may be cut */
+    mem_free(i->text);
+    i->text = mem_string(text.failed ? "it can't be read" : buf_cstr(&text));
+    i->stored = stored;
+    buf_fini(&text);
+    buf_fini(&error);
+    json_decref(pause);
+    return i;
+}
+
+/* An older program accepts any value of this member, and refuses members that it does not know. */
+#define SEAL_MEMBER "op"
+#define SEAL_PREFIX "sum "
+
+static void print_seal(const json_t *object, char room[sizeof SEAL_PREFIX + 16])
+{
+    json_t *copy = json_copy((json_t *)(uintptr_t)object);
+    char *text;
+
+    CHECK(copy != NULL);
+    (void)json_object_del(copy, SEAL_MEMBER); /* may have none */
+    text = json_dumps(copy, JSON_COMPACT | JSON_SORT_KEYS);
+    CHECK(text != NULL);
+    (void)snprintf(room, sizeof SEAL_PREFIX + 16, SEAL_PREFIX "%016llx", /* fits */
+                   (unsigned long long)checksum_of(slice_string(text)));
+    free(text);
+    json_decref(copy);
+}
+
+void intervention_seal(json_t *object)
+{
+    char seal[sizeof SEAL_PREFIX + 16];
+
+    print_seal(object, seal);
+    json_put(object, SEAL_MEMBER, json_string(seal));
+}
+
+bool intervention_is_whole(const json_t *object)
+{
+    const json_t *found = json_object_get(object, SEAL_MEMBER);
+    char seal[sizeof SEAL_PREFIX + 16];
+
+    if (found == NULL) {
+        return true;
+    }
+    print_seal(object, seal);
+    return json_is_string(found) && strcmp(json_string_value(found), seal) == 0;
 }
 
 json_t *intervention_json(const struct intervention *i)
@@ -583,6 +679,9 @@ json_t *intervention_json(const struct intervention *i)
             json_put(object, "local", json_true());
         }
     }
+    if (i->stored != INTERVENTION_WHOLE) {
+        json_put(object, "unreadable", json_true());
+    }
     json_put(object, "recipients", json_integer((json_int_t)i->recipients));
     return object;
 }
@@ -594,7 +693,7 @@ void intervention_put_key(struct buf *out, enum intervention_scope scope, const 
 {
     (void)buf_addf(out, "%c%s/", "dsc"[scope], transport != NULL ? transport : "*");
     for (size_t i = 0; i < text.len; i++) {
-        (void)buf_add_byte(out, ascii_lower(text.ptr[i])); /* all have their limits */
+        (void)buf_add_byte(out, ascii_lower(text.ptr[i])); /* all have limits */
     }
 }
 
@@ -606,13 +705,13 @@ static bool host_matches(const struct intervention *i, struct slice host)
     if (slice_equal(want, SLICE("*")) || slice_equal_nocase(want, host)) {
         return true;
     }
-    if (!i->is_pattern || host.len > sizeof lower) {
+    if (!has_mark(i->host) || host.len > sizeof lower) {
         return false;
     }
     for (size_t n = 0; n < host.len; n++) {
         lower[n] = ascii_lower(host.ptr[n]);
     }
-    return glob_match(want, slice_of(lower, host.len));
+    return nexthop_match(want, slice_of(lower, host.len));
 }
 
 bool intervention_matches_destination(const struct intervention *i, const char *transport,
@@ -674,7 +773,7 @@ void intervention_limit(const struct intervention *i, struct policy *policy)
 
     json_object_foreach(i->values, name, value)
     {
-        /* Numbers, times and feedbacks: nothing of the pool is kept. */
+        /* Only numbers, times and feedbacks: none uses the pool. */
         CHECK(param_parse(param_find_in_clause(slice_string(name)),
                           slice_trim(slice_string(json_string_value(value))), &pool, policy, &bad));
     }

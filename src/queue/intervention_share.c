@@ -18,28 +18,29 @@
 
 _Static_assert(INTERVENTIONS_MAX == SPOOL_SHARED_MAX, "of all nodes as many as of one");
 
-/* Two nodes may each have set the last pattern for which there was a place. */
+/* Two nodes may each have set the last pattern that was allowed. */
 #define PATTERNS_MAX (INTERVENTION_PATTERNS_MAX + SPOOL_NODES_MAX)
-/* Of this node's own, at once; when that fails it is tried again. */
+/* Own overrides in one hand-over, and time until the next one. */
 #define OWN_AT_ONCE  50
 #define OWN_AGAIN_US (10 * US_PER_S)
 
-/* ---- changes under way ----------------------------------------------------------------------- */
+/* ---- changes --------------------------------------------------------------------------------- */
 
 struct shared_change {
     TAILQ_ENTRY(shared_change) next;
-    struct intervention *i;     /* a reference: what is set, cancelled, or handed over */
-    const char *why;            /* of an end, for the log; NULL: it is set */
-    bool is_own;                /* it is handed over */
-    uint32_t shared_token;      /* of one that is set */
-    struct intervention *found; /* a reference: the same, as it was found in the copy */
-    bool is_asked;              /* by an operator, who waits for an answer */
+    struct intervention *i;     /* a reference; set, cancelled or handed over */
+    const char *why;            /* reason of the end, for the log; NULL: it is set */
+    bool is_own;                /* this node's own one, which is handed over */
+    uint32_t shared_token;      /* for `set`: its token in the store */
+    struct intervention *found; /* a reference; the same override in the copy */
+    bool is_asked;              /* an operator waits for an answer */
     uint64_t token;
-    struct mono until; /* for so long */
+    struct mono until; /* end of the wait for the database, or for other nodes */
     bool is_committed;
-    uint64_t look;  /* then: the copy has it, or has lost it, with this one */
-    json_t *answer; /* owned: it is so here, and is to be at all nodes; NULL: it is not so yet */
-    uint64_t changes, watch; /* then: other nodes are to go by so many, as this look will say */
+    uint64_t look;  /* valid when committed: the copy includes the change from this comparison on */
+    json_t *answer; /* owned; the answer, once this node has applied the change; NULL: not yet */
+    uint64_t changes, watch; /* valid with `answer`: changes that other nodes must apply;
+                                spool_shared_watch */
 };
 
 static void change_free(struct interventions *is, struct shared_change *c)
@@ -52,7 +53,7 @@ static void change_free(struct interventions *is, struct shared_change *c)
     mem_free(c);
 }
 
-/* `answer` is taken. */
+/* `object` is taken. */
 static void answer(struct queue *q, struct shared_change *c, unsigned status, json_t *object)
 {
     if (c->is_asked) {
@@ -85,8 +86,8 @@ static void commit_ended(struct queue *q, void *arg, int rc)
     c->look = spool_shared_look(q->spool);
 }
 
-/* What was put into the batch goes under way. Takes the reference; `shared_token` 0: it is
- * cancelled, `token` NULL: no operator has asked. */
+/* Begins a change that is in the batch. Takes the reference. `shared_token` 0: it is cancelled;
+ * `token` NULL: no operator waits. */
 static void begin(struct queue *q, struct intervention *i, uint32_t shared_token, const char *why,
                   const uint64_t *token)
 {
@@ -102,10 +103,10 @@ static void begin(struct queue *q, struct intervention *i, uint32_t shared_token
     TAILQ_INSERT_TAIL(&q->interventions.share.changes, c, next);
     q->interventions.pending++;
     batch_add_waiter(q, commit_ended, c);
-    batch_commit(q); /* it may have ended with that */
+    batch_commit(q); /* may free `c` */
 }
 
-/* Nothing can be stored now. */
+/* Can nothing be stored now? */
 static bool is_away(const struct queue *q)
 {
     return !node_lease_holds(&q->lease) || batch_is_blocked(&q->batch);
@@ -117,10 +118,11 @@ static int put(struct queue *q, struct intervention *i, uint32_t shared_token)
     char *text;
     int rc;
 
-    json_put(object, "recipients", json_integer(0)); /* each node counts its own */
+    json_put(object, "recipients", json_integer(0)); /* each node counts its own recipients */
     (void)json_object_del(object, "local");
     (void)json_object_del(object, "name");
     (void)json_object_del(object, "number");
+    intervention_seal(object);
     text = json_dumps(object, JSON_COMPACT);
     CHECK(text != NULL);
     rc = spool_shared_put(q->spool, shared_token, i->verb == INTERVENTION_REDIRECT,
@@ -179,32 +181,43 @@ static struct shared_change *find_put(const struct intervention_share *s, uint32
     return c;
 }
 
-/* NULL: it can't be in force here; told once. */
+/* Reads a stored override. An unreadable one is a pause; of all mail, if it is damaged. */
 static struct intervention *read_text(const struct queue *q, const struct spool_shared *shared)
 {
     json_t *object = json_loadb(shared->text.len > 0 ? shared->text.ptr : "", shared->text.len,
                                 JSON_REJECT_DUPLICATES, NULL);
+    bool is_whole = json_is_object(object) && intervention_is_whole(object);
     struct intervention *i = NULL;
-    struct buf error;
+    struct buf error, why;
 
     buf_init(&error, 4096);
-    if (!json_is_object(object) || json_object_get(object, "for") != NULL) {
+    buf_init(&why, 4096 + INTERVENTION_TEXT_MAX);
+    if (!is_whole) {
+        (void)buf_add_string(&error, "it is damaged");
+    } else if (json_object_get(object, "for") != NULL) {
         (void)buf_add_string(&error, "it makes no sense");
     } else {
-        i = intervention_read(q->conf, object, (struct wall){1}, &error);
+        i = intervention_read_stored(q->conf, object, &error);
     }
     if (i != NULL && i->is_pattern && q->interventions.pattern_count >= PATTERNS_MAX) {
         (void)buf_add_string(&error, "there are too many with patterns");
         intervention_unref(i);
         i = NULL;
+        is_whole = false; /* its pause would be one more pattern */
     }
     if (i == NULL) {
-        log_warning("intervention %" PRIu64 " of the cluster is not in force at this node: %s",
-                    shared->number, error.failed ? "?" : buf_cstr(&error));
-    } else {
-        intervention_number(i, shared->number);
-        i->is_shared = true;
+        (void)buf_addf(&why, "number %" PRIu64 " of the cluster can't be read at this node: %s",
+                       shared->number, error.failed ? "?" : buf_cstr(&error));
+        i = intervention_unreadable(q->conf, is_whole ? object : NULL,
+                                    is_whole ? INTERVENTION_UNFIT : INTERVENTION_DAMAGED,
+                                    slice_string(buf_cstr(&why)));
     }
+    intervention_number(i, shared->number);
+    i->is_shared = true;
+    if (i->stored != INTERVENTION_WHOLE) {
+        interventions_log_unreadable(i);
+    }
+    buf_fini(&why);
     buf_fini(&error);
     json_decref(object);
     return i;
@@ -216,9 +229,6 @@ static void enter(struct queue *q, const struct spool_shared *shared, bool at_st
     struct shared_change *c =
         shared->token != 0 ? find_put(&q->interventions.share, shared->token) : NULL;
 
-    if (i == NULL) {
-        return;
-    }
     if (c != NULL && c->found == NULL) {
         c->found = intervention_ref(i);
     }
@@ -303,7 +313,8 @@ static void follow_copy(struct queue *q, bool at_start)
 
 /* ---- ends of changes ------------------------------------------------------------------------- */
 
-/* It is in force at this node, or over: other nodes follow. `object` is taken. */
+/* Begins the wait for other nodes, after this node has applied the change. `object`, the answer, is
+ * taken. */
 static void spread(struct queue *q, struct shared_change *c, json_t *object)
 {
     c->answer = object;
@@ -313,7 +324,7 @@ static void spread(struct queue *q, struct shared_change *c, json_t *object)
     q->interventions.pending--;
 }
 
-/* True: all nodes go by it, or have had their time. */
+/* Answers if all nodes have applied the change, or their time is over. Returns false if not. */
 static bool spread_ends(struct queue *q, struct shared_change *c)
 {
     uint64_t nodes;
@@ -340,7 +351,7 @@ static bool spread_ends(struct queue *q, struct shared_change *c)
     return true;
 }
 
-/* It is stored, and the copy as new. */
+/* Handles the end of a set: the copy has the override, or should have it and has not. */
 static void put_ended(struct queue *q, struct shared_change *c)
 {
     json_t *object;
@@ -379,13 +390,13 @@ static void cancel_ended(struct queue *q, struct shared_change *c)
     }
 }
 
-/* True: it has ended, and is not there any more. */
+/* Continues a change. Returns true if it has ended and was freed. */
 static bool change_ends(struct queue *q, struct shared_change *c)
 {
     bool has_looked = c->is_committed && q->interventions.share.looks >= c->look;
 
     if (c->answer != NULL) {
-        /* it is stored, and in force here */
+        /* stored, and in force at this node */
     } else if (c->why != NULL && c->is_committed && (c->i->is_over || has_looked)) {
         cancel_ended(q, c);
     } else if (c->why == NULL && c->is_committed && (c->found != NULL || has_looked)) {
@@ -400,7 +411,7 @@ static bool change_ends(struct queue *q, struct shared_change *c)
     return true;
 }
 
-/* Who waits for too long is told so; what was asked may happen yet. */
+/* Answers an operator who has waited too long. The change may still succeed. */
 static void look_at_patience(struct queue *q, struct shared_change *c)
 {
     json_t *object;
@@ -427,7 +438,7 @@ static void look_at_changes(struct queue *q)
     }
 }
 
-/* ---- this node's own ------------------------------------------------------------------------- */
+/* ---- this node's own overrides --------------------------------------------------------------- */
 
 static bool is_under_way(const struct intervention_share *s, const struct intervention *i)
 {
@@ -442,7 +453,7 @@ static bool is_under_way(const struct intervention_share *s, const struct interv
     return false;
 }
 
-/* They hold while they are handed over, and until the next try when that fails. */
+/* Hands over this node's own overrides. They stay in force meanwhile, also if it fails. */
 static void hand_over_own(struct queue *q)
 {
     struct intervention_share *s = &q->interventions.share;
@@ -454,7 +465,7 @@ static void hand_over_own(struct queue *q)
     }
     TAILQ_FOREACH(i, &q->interventions.list, next)
     {
-        if (i->is_shared || i->is_ending || is_under_way(s, i)) {
+        if (i->is_shared || i->stored != INTERVENTION_WHOLE || i->is_ending || is_under_way(s, i)) {
             continue;
         }
         if (count++ == OWN_AT_ONCE || put(q, i, ++s->last_token) != 0) {
@@ -469,9 +480,9 @@ static void hand_over_own(struct queue *q)
     s->own_at = count > 0 ? mono_after(clock_mono(), OWN_AGAIN_US) : s->own_at;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- turns ----------------------------------------------------------------------------------- */
 
-/* Mail that pauses have kept may have come with partitions, after the pauses were cancelled. */
+/* Searches partitions that this node has gained for mail of pauses that were cancelled before. */
 static void look_at_gains(struct queue *q)
 {
     uint64_t gains = spool_gains(q->spool);

@@ -1,5 +1,5 @@
 /*
- * What follows from setting and cancelling interventions, a bit in each turn; see interventions.h.
+ * The work after an override was set or cancelled, a part in each turn; see `interventions.h`.
  */
 #include "interventions.h"
 
@@ -17,15 +17,15 @@
 #include "spool_others.h"
 #include "spool_search.h"
 
-/* In one turn. */
+/* Limits of one turn. */
 #define SWEEP_RCPTS   500
 #define WALK_MESSAGES 50
 #define WALK_CROWD    100
-#define WALK_RCPTS    200 /* of one message, in one reading */
+#define WALK_RCPTS    200 /* recipients of one message in one call */
 #define WAKE_MESSAGES 100
 #define TELL_DESTS    500
 #define KEYS          20
-/* Changes that one sweep sees to; with more, all messages leave memory, as with a reload. */
+/* Overrides in one sweep. With more, all messages leave memory, as after a reload. */
 #define CHANGED_MAX 64
 
 enum work_kind {
@@ -40,13 +40,15 @@ struct intervention_work {
     enum work_kind kind;
     struct intervention *about; /* a reference; NULL: all mail */
     bool make_due;
-    struct spool_routed after; /* of WORK_WALK: where it has come to, */
-    uint32_t after_rcpt;       /* and in the message behind that one */
-    bool matched;              /* likewise: that message */
-    bool rerouted;             /* .. and a route of it has changed */
-    uint64_t look;             /* likewise: spool_filter */
-    uint64_t cursor;           /* of WORK_TELL */
-    char *key;                 /* owned: of WORK_WAKE; of WORK_KEYS, where it has come to */
+    struct spool_routed after; /* position of WORK_WALK: the last message that is finished */
+    uint32_t after_rcpt;       /* position in the next message */
+    bool matched;              /* the override applies to the next message */
+    bool rerouted;             /* a stored route of the next message was changed */
+    bool moved;                /* a new route of the next message leads elsewhere */
+    struct mono begun;         /* start of WORK_WALK: the routes changed then */
+    uint64_t look;             /* for WORK_WALK: spool_filter.look */
+    uint64_t cursor;           /* position of WORK_TELL */
+    char *key;                 /* owned; key of WORK_WAKE, or position of WORK_KEYS */
 };
 
 static struct intervention_work *work_add(struct interventions *is, enum work_kind kind,
@@ -55,6 +57,7 @@ static struct intervention_work *work_add(struct interventions *is, enum work_ki
     struct intervention_work *w = mem_new(sizeof *w);
 
     w->kind = kind;
+    w->begun = clock_mono();
     w->look = ++is->looks;
     w->about = about != NULL ? intervention_ref(about) : NULL;
     STAILQ_INSERT_TAIL(&is->works, w, next);
@@ -90,12 +93,12 @@ void interventions_work_fini(struct interventions *is)
     forget_changed(&is->sweeping, &is->sweeping_count);
 }
 
-/* ---- what follows --------------------------------------------------------------------------- */
+/* ---- new work ------------------------------------------------------------------------------- */
 
 static void sweep_for(struct interventions *is, struct intervention *i)
 {
     if (is->changed_count > CHANGED_MAX) {
-        return; /* all leave memory anyhow */
+        return; /* all messages leave memory anyway */
     }
     is->changed = mem_resize(is->changed, is->changed_count + 1, sizeof(struct intervention *));
     is->changed[is->changed_count++] = intervention_ref(i);
@@ -144,8 +147,9 @@ void interventions_reroute(struct queue *q)
     STAILQ_FOREACH(w, &is->works, next)
     {
         if (w->kind == WORK_WALK && w->about == NULL) {
-            w->after = (struct spool_routed){0}; /* it begins anew */
+            w->after = (struct spool_routed){0}; /* begin again */
             w->after_rcpt = 0;
+            w->begun = clock_mono();
             w->look = ++is->looks;
             return;
         }
@@ -160,7 +164,7 @@ void interventions_look_at_keys(struct queue *q)
     STAILQ_FOREACH(w, &q->interventions.works, next)
     {
         if (w->kind == WORK_KEYS) {
-            mem_free(w->key); /* it begins anew */
+            mem_free(w->key); /* begin again */
             w->key = mem_string(PARK_KEY_PAUSE);
             return;
         }
@@ -168,50 +172,70 @@ void interventions_look_at_keys(struct queue *q)
     work_add(&q->interventions, WORK_KEYS, NULL)->key = mem_string(PARK_KEY_PAUSE);
 }
 
+/* ---- destinations of new routes ------------------------------------------------------------- */
+
+/* Ends the death of a new route's destination if it died before the change. The change is a reason
+ * to try: a redirect may end because its site works again. */
+static void revive_new_place(struct queue *q, const struct route *route, struct mono changed)
+{
+    uint32_t transport = transport_index(&q->transports, route->transport);
+    struct slice dest = slice_string(route->destination);
+    struct sched_dest_info info;
+
+    if (sched_dest_get(q->sched, transport, dest, &info) && info.state == SCHED_DEST_DEAD_UNTIL &&
+        !info.postponed && info.since.us < changed.us) {
+        sched_revive(q->sched, clock_mono(), transport, dest);
+    }
+}
+
 /* ---- sweep: messages in memory -------------------------------------------------------------- */
 
-static bool is_about_rcpt(const struct interventions *is, const struct queue *q,
-                          const struct active_msg *m, const struct active_rcpt *r)
+static bool is_about_mail(const struct interventions *is, struct intervention_mail *mail,
+                          const struct route *route)
 {
-    struct intervention_mail mail = {.sender = slice_string(m->sender),
-                                     .class_name = slice_string(m->its_class->name),
-                                     .domain = route_domain(slice_string(r->address))};
-    struct route route;
-
-    if (r->route_fixed) {
-        struct slice nexthop = active_rcpt_nexthop(r);
-
-        CHECK(nexthop.len <= ROUTE_NEXTHOP_MAX); /* SPOOL_ROUTE_MAX */
-        route.transport = active_rcpt_transport(r).ptr;
-        memcpy(route.nexthop, nexthop.ptr, nexthop.len + 1);
-    } else {
-        route_address(q->conf, mail.sender, slice_string(r->address), &route);
-    }
-    mail.transport = route.transport;
-    mail.nexthop = slice_string(route.nexthop);
+    mail->transport = route->transport;
+    mail->nexthop = slice_string(route->nexthop);
     for (size_t i = 0; i < is->sweeping_count; i++) {
-        if (intervention_matches(is->sweeping[i], &mail)) {
-            return true;
-        }
-    }
-    if (r->route_fixed && !conf_spool_routes(q->conf)) {
-        return false;
-    }
-    /* Where a redirect takes it counts, too. */
-    (void)interventions_route((struct queue *)(uintptr_t)q, mail.sender, mail.class_name,
-                              slice_string(r->address), &route,
-                              r->route_by_rule ? INTERVENE_FIXED : 0);
-    mail.transport = route.transport;
-    mail.nexthop = slice_string(route.nexthop);
-    for (size_t i = 0; i < is->sweeping_count; i++) {
-        if (intervention_matches(is->sweeping[i], &mail)) {
+        if (intervention_matches(is->sweeping[i], mail)) {
             return true;
         }
     }
     return false;
 }
 
-/* Returns how many recipients were looked at. */
+/* Does an override of the sweep apply to the recipient's old or new route? */
+static bool is_about_rcpt(struct queue *q, const struct active_msg *m, const struct active_rcpt *r)
+{
+    const struct interventions *is = &q->interventions;
+    struct intervention_mail mail = {.sender = slice_string(m->sender),
+                                     .class_name = slice_string(m->its_class->name),
+                                     .domain = route_domain(slice_string(r->address))};
+    struct route route;
+    bool is_about;
+
+    if (r->route_fixed) {
+        struct slice nexthop = active_rcpt_nexthop(r);
+
+        CHECK(nexthop.len <= ROUTE_NEXTHOP_MAX); /* SPOOL_ROUTE_MAX limits it */
+        route.transport = active_rcpt_transport(r).ptr;
+        memcpy(route.nexthop, nexthop.ptr, nexthop.len + 1);
+    } else {
+        route_address(q->conf, mail.sender, slice_string(r->address), &route);
+    }
+    is_about = is_about_mail(is, &mail, &route);
+    if (r->route_fixed && !conf_spool_routes(q->conf)) {
+        return is_about;
+    }
+    (void)interventions_route(q, mail.sender, mail.class_name, slice_string(r->address), &route,
+                              r->route_by_rule ? INTERVENE_FIXED : 0);
+    is_about = is_about || is_about_mail(is, &mail, &route);
+    if (is_about && !r->route_fixed) {
+        revive_new_place(q, &route, is->sweep_begun);
+    }
+    return is_about;
+}
+
+/* Returns the number of recipients examined. */
 static size_t sweep_message(struct queue *q, struct active_msg *m)
 {
     size_t i;
@@ -224,7 +248,7 @@ static size_t sweep_message(struct queue *q, struct active_msg *m)
         return 10;
     }
     for (i = 0; i < m->rcpt_count; i++) {
-        if (m->rcpts[i].address != NULL && is_about_rcpt(&q->interventions, q, m, &m->rcpts[i])) {
+        if (m->rcpts[i].address != NULL && is_about_rcpt(q, m, &m->rcpts[i])) {
             queue_leave(q, m->id);
             return i + 10;
         }
@@ -232,7 +256,7 @@ static size_t sweep_message(struct queue *q, struct active_msg *m)
     return i + 1;
 }
 
-/* True when there is more. */
+/* Returns true if there is more to do. */
 static bool sweep_some(struct queue *q)
 {
     struct interventions *is = &q->interventions;
@@ -246,6 +270,7 @@ static bool sweep_some(struct queue *q)
         is->sweeping_count = is->changed_count;
         is->changed = NULL;
         is->changed_count = 0;
+        is->sweep_begun = clock_mono();
         active_sweep_begin(&q->active);
     }
     while (looked < SWEEP_RCPTS) {
@@ -262,20 +287,21 @@ static bool sweep_some(struct queue *q)
 
 /* ---- walk: messages on disk ----------------------------------------------------------------- */
 
-/* What the walk has found out of a recipient. */
+/* A recipient in a walk. */
 struct walked {
     uint32_t n;
-    bool changed;
+    bool changed; /* the stored route must be written */
+    bool moved;   /* the new route leads elsewhere */
     const char *transport;
-    char *nexthop; /* owned, when it has changed */
+    char *nexthop; /* owned; NULL unless `changed` */
 };
 
-/* What of a message outlasts further calls of the spool. */
+/* Copies of a message's properties, because further calls of the spool invalidate them. */
 struct walk_message {
     char sender[SPOOL_SENDER_MAX + 1];
     char class_name[CLASS_NAME_MAX + 1];
     bool is_parked;
-    bool waits; /* it is parked, or due later */
+    bool waits; /* parked, or due later */
 };
 
 static bool is_about(const struct intervention *about, const struct walk_message *m,
@@ -295,8 +321,8 @@ static bool is_about(const struct intervention *about, const struct walk_message
     return intervention_matches(about, &mail);
 }
 
-/* Likewise where nothing is known of its route before it comes into memory. What is about a next
- * hop is not found so: that mail goes at its time. */
+/* Does the override apply to a recipient whose route is unknown until its message is in memory? An
+ * override of a next hop is not found by this: that mail continues at its due time. */
 static bool is_about_address(const struct intervention *about, const struct walk_message *m,
                              struct slice address)
 {
@@ -309,7 +335,7 @@ static bool is_about_address(const struct intervention *about, const struct walk
     return about != NULL && intervention_matches(about, &mail);
 }
 
-/* Look at a page of its recipients. Returns their number. */
+/* Examines a page of a message's recipients, and returns their number. */
 static size_t walk_rcpts(struct queue *q, struct intervention_work *w, struct msg_id id,
                          const struct walk_message *m)
 {
@@ -319,7 +345,7 @@ static size_t walk_rcpts(struct queue *q, struct intervention_work *w, struct ms
     size_t count = 0;
 
     if (spool_read_rcpts(q->spool, id, w->after_rcpt, true, WALK_RCPTS, page, &count) != 0) {
-        return 0; /* it comes into memory at its time, and then is seen to */
+        return 0; /* its pass gets the new route at its due time */
     }
     for (size_t i = 0; i < count; i++) {
         const struct spool_rcpt *r = &page[i];
@@ -330,7 +356,7 @@ static size_t walk_rcpts(struct queue *q, struct intervention_work *w, struct ms
         if (r->route_generation == SPOOL_ROUTE_FIXED ||
             spool_route_is_newer(q->spool, r->route_generation, own)) {
             w->matched = w->matched || is_about_address(w->about, m, r->address);
-            continue; /* its pass says where it goes */
+            continue; /* its pass finds the route */
         }
         route_address(q->conf, slice_string(m->sender), r->address, &route);
         before = route;
@@ -340,36 +366,42 @@ static size_t walk_rcpts(struct queue *q, struct intervention_work *w, struct ms
             continue;
         }
         w->matched = true;
-        walked[i].changed = spool_route_is_stale(q->spool, r->route_generation, own) ||
-                            !slice_equal(r->transport, slice_string(route.transport)) ||
-                            !slice_equal(r->nexthop, slice_string(route.nexthop));
+        walked[i].moved =
+            r->transport.len > 0 && (!slice_equal(r->transport, slice_string(route.transport)) ||
+                                     !slice_equal(r->nexthop, slice_string(route.nexthop)));
+        walked[i].changed = walked[i].moved || r->transport.len == 0 ||
+                            spool_route_is_stale(q->spool, r->route_generation, own);
         walked[i].transport = route.transport;
         walked[i].nexthop = walked[i].changed ? mem_string(route.nexthop) : NULL;
+        if (walked[i].moved) {
+            revive_new_place(q, &route, w->begun);
+        }
     }
     for (size_t i = 0; i < count; i++) {
         if (walked[i].changed) {
-            /* Only shown: a failure costs nothing but the batch, which the commit will report. */
+            /* The route is only for lists. On a failure the commit returns the error. */
             (void)spool_set_route(q->spool, id, walked[i].n, slice_string(walked[i].transport),
                                   slice_string(walked[i].nexthop), own);
             mem_free(walked[i].nexthop);
             w->rerouted = true;
+            w->moved = w->moved || walked[i].moved;
         }
     }
     return count;
 }
 
-/* 0; -EAGAIN: it is not at hand yet; or it is of no concern. */
+/* Reads a message. Returns 0, -EAGAIN if it is not loaded, or another error to skip it. */
 static int walk_read(struct queue *q, struct msg_id id, struct walk_message *ret)
 {
     struct spool_message m;
     int rc = spool_is_claimed(q->spool, id) ? -EBUSY : spool_read(q->spool, id, &m);
 
     if (rc != 0) {
-        return rc; /* in memory: the sweep sees to it */
+        return rc; /* in memory: the sweep handles it */
     }
     if (!spool_is_own(q->spool, id) || (m.state != SPOOL_INCOMING && m.state != SPOOL_DEFERRED) ||
         m.sender.len >= sizeof ret->sender || m.class_name.len >= sizeof ret->class_name) {
-        return -EINVAL; /* or at another node */
+        return -EINVAL; /* or another node owns it */
     }
     memcpy(ret->sender, m.sender.len > 0 ? m.sender.ptr : "", m.sender.len);
     ret->sender[m.sender.len] = '\0';
@@ -380,26 +412,30 @@ static int walk_read(struct queue *q, struct msg_id id, struct walk_message *ret
     return 0;
 }
 
-/* What narrows the walk down by an index; else all is looked at. */
-static void walk_filter(const struct intervention_work *w, struct spool_filter *f)
+/* Narrows the walk by an index, if one helps. If not, all messages are read. */
+static void walk_filter(const struct queue *q, const struct intervention_work *w,
+                        struct spool_filter *f)
 {
     const struct intervention *i = w->about;
+    bool has_redirects;
 
     if (i == NULL) {
         return;
     }
+    has_redirects = interventions_count(&q->interventions, INTERVENTION_REDIRECT) >
+                    (i->verb == INTERVENTION_REDIRECT ? 1 : 0);
     if (i->scope == INTERVENTION_SENDER) {
         f->sender = i->host[0] == '\0' ? SLICE("<>") : slice_string(i->host);
     } else if (i->scope == INTERVENTION_CLASS) {
         f->class_name = slice_string(i->host);
-    } else if (w->make_due && !i->is_pattern && strcmp(i->host, "*") != 0) {
-        /* When one is cancelled what is stored is where it led. */
+    } else if (w->make_due && !i->is_pattern && strcmp(i->host, "*") != 0 && !has_redirects) {
+        /* Without a redirect, current or just cancelled, a stored route is the original one. */
         f->destination = i->transport != NULL ? slice_string(i->target) : slice_string(i->host);
     }
 }
 
-/* Does so much new mail wait that old mail is not to be made due? Each message that is returned
- * becomes a new one, its report. */
+/* Does so much new mail wait that no old mail should be made due? Each message that is
+ * returned creates a new one, its bounce. */
 static bool is_crowded(struct queue *q)
 {
     struct spool_totals totals;
@@ -412,16 +448,16 @@ static void walk_go_on(struct intervention_work *w, const struct spool_routed *b
 {
     w->after = *behind;
     w->after_rcpt = 0;
-    w->matched = w->rerouted = false;
+    w->matched = w->rerouted = w->moved = false;
 }
 
-/* A message is through. */
+/* Ends the work on a message. */
 static void walk_end_message(struct queue *q, struct intervention_work *w,
                              const struct spool_routed *at, const struct walk_message *m)
 {
     int rc = 0;
 
-    if (w->matched && w->make_due && m->waits) {
+    if (((w->matched && w->make_due) || w->moved) && m->waits) {
         rc = spool_set_due(q->spool, at->id, queue_clock_to_store(&q->clock, at->id, clock_wall()));
         import_now(&q->import);
     }
@@ -429,14 +465,15 @@ static void walk_end_message(struct queue *q, struct intervention_work *w,
         rc = pass_move(q, at->id, m->is_parked ? clock_wall() : WALL_NEVER);
     }
     if (rc != 0) {
-        log_warning("spool: %s", spool_error(q->spool)); /* it goes at its time */
+        log_warning("spool: %s", spool_error(q->spool)); /* it continues at its due time */
     }
     walk_go_on(w, at);
 }
 
-/* The next messages to be looked at. */
-static int walk_page(struct queue *q, const struct intervention_work *w, struct spool_routed *ret,
-                     size_t *ret_count)
+/* Finds the next messages of a walk. *ret_more without messages: the search has reached its limit
+ * for one call, and continues. */
+static int walk_page(struct queue *q, struct intervention_work *w, struct spool_routed *ret,
+                     size_t *ret_count, bool *ret_more)
 {
     struct spool_filter f = {.states = 1u << SPOOL_INCOMING | 1u << SPOOL_DEFERRED};
     struct msg_id ids[WALK_MESSAGES];
@@ -447,21 +484,22 @@ static int walk_page(struct queue *q, const struct intervention_work *w, struct 
         return spool_stale_routes(q->spool, queue_route_generation(q), &w->after, WALK_MESSAGES,
                                   ret, ret_count);
     }
-    walk_filter(w, &f);
+    walk_filter(q, w, &f);
     f.after = w->after.id;
-    if (spool_has_others(q->spool)) { /* which see to theirs */
+    if (spool_has_others(q->spool)) { /* each walks over its own mail */
         spool_own_places(q->spool, &own);
         f.places = &own;
         f.look = w->look;
     }
     rc = spool_scan(q->spool, &f, WALK_MESSAGES, ids, ret_count);
+    *ret_more = rc == 0 && *ret_count == 0 && spool_scan_goes_on(q->spool, &w->after.id);
     for (size_t i = 0; rc == 0 && i < *ret_count; i++) {
         ret[i] = (struct spool_routed){.id = ids[i]};
     }
     return rc;
 }
 
-/* What is not is asked for, all of it at once. */
+/* Requests the messages that are not loaded, all at once. Are all loaded? */
 static bool are_at_hand(struct queue *q, const struct spool_routed *page, size_t count)
 {
     bool all = true;
@@ -477,7 +515,8 @@ static bool walk_some(struct queue *q, struct intervention_work *w)
     struct spool_routed page[WALK_MESSAGES];
     size_t count = 0, rcpts = 0;
     struct walk_message m;
-    int rc = walk_page(q, w, page, &count);
+    bool more = false;
+    int rc = walk_page(q, w, page, &count, &more);
 
     if (rc == -EAGAIN || (rc == 0 && !are_at_hand(q, page, count))) {
         q->interventions.awaits = true;
@@ -505,7 +544,7 @@ static bool walk_some(struct queue *q, struct intervention_work *w)
         }
         walk_end_message(q, w, &page[i], &m);
     }
-    return count > 0;
+    return count > 0 || more;
 }
 
 /* ---- wake: mail that a pause has kept ------------------------------------------------------- */
@@ -514,7 +553,7 @@ static bool wake_some(struct queue *q, const struct intervention_work *w)
 {
     struct msg_id ids[WAKE_MESSAGES];
     size_t count = 0;
-    bool more = false; /* also of an engine that makes what it finds due by itself */
+    bool more = false; /* also set by an engine that makes messages due by itself */
     int rc = spool_claim_parked(q->spool, slice_string(w->key), clock_wall(), WAKE_MESSAGES, ids,
                                 &count, &more);
 
@@ -528,7 +567,7 @@ static bool wake_some(struct queue *q, const struct intervention_work *w)
         return false;
     }
     for (size_t i = 0; i < count; i++) {
-        spool_unclaim(q->spool, ids[i]); /* it is due: it comes in its turn */
+        spool_unclaim(q->spool, ids[i]); /* due now, so it is read in its turn */
     }
     if (count > 0) {
         import_now(&q->import);
@@ -548,7 +587,7 @@ static bool look_at_keys(struct queue *q, struct intervention_work *w)
         return true;
     }
     if (rc != 0) {
-        log_warning("interventions: %s", spool_error(q->spool)); /* it goes at its time */
+        log_warning("interventions: %s", spool_error(q->spool)); /* mail continues when due */
         return false;
     }
     for (size_t n = 0; n < count; n++) {
@@ -611,8 +650,8 @@ bool interventions_are_in_force(const struct interventions *is)
     return is->changed_count == 0 && is->sweeping_count == 0;
 }
 
-/* A walk through all mail moves what is routed anew to other nodes, with its time; and a redirect
- * routes anew. The walk that makes such mail due would not find it any more, so it goes first. */
+/* Must the walk over all mail wait for another one? A walk over all mail moves rerouted messages to
+ * other nodes with their due times. A walk that makes such mail due must find it before that. */
 static bool comes_later(const struct interventions *is, const struct intervention_work *w)
 {
     const struct intervention_work *other;
@@ -639,10 +678,10 @@ bool interventions_work(struct queue *q)
     if (w == NULL || is->awaits) {
         return more;
     }
-    STAILQ_REMOVE_HEAD(&is->works, next); /* they take turns */
+    STAILQ_REMOVE_HEAD(&is->works, next); /* the works take turns */
     STAILQ_INSERT_TAIL(&is->works, w, next);
-    if (w->make_due && is_crowded(q)) {
-        return more; /* a later turn looks again, within a second */
+    if (w->make_due && w->about->verb == INTERVENTION_BOUNCE && is_crowded(q)) {
+        return more; /* a turn within a second checks again */
     }
     if (comes_later(is, w)) {
         return true;

@@ -20,14 +20,20 @@
 #include "spool_shared.h"
 #include "status.h"
 
-#define NOTE_PREFIX  "intervention/"
-#define NOTE_NUMBER  "interventions" /* the last number that was given */
-#define NOTE_DIGITS  12
+#define NOTE_PREFIX   "intervention/"
+#define NOTE_NUMBER   "interventions" /* the highest number in use so far */
+#define NOTE_DIGITS   12
+#define JOURNAL_NOTES "journal/"   /* notes of the journal */
+#define MAX_NUMBER    999999999999 /* has NOTE_DIGITS digits */
+#define LOST_WORDS                                                                                 \
+    "some were lost with a damaged store: set again what was ordered, then cancel this"
+/* Damaged overrides that are listed. */
+#define DAMAGED_MAX  100
 #define BOUNCE_WORDS "5.7.1 mail for this destination is not delivered, by decision of its operator"
-/* More are not looked up for one recipient. */
+/* Overrides that are found for one recipient. */
 #define FOUND_MAX 32
 
-/* ---- the set -------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------ */
 
 static struct intervention *find_key(const struct interventions *is, const char *key, size_t len)
 {
@@ -39,11 +45,20 @@ static struct intervention *find_key(const struct interventions *is, const char 
 
 static void add(struct interventions *is, struct intervention *i)
 {
-    struct intervention *first;
+    struct intervention *first, *before;
 
-    TAILQ_INSERT_TAIL(&is->list, i, next);
+    before = TAILQ_LAST(&is->list, intervention_list);
+    while (before != NULL && before->number > i->number) { /* a damaged one may get any number */
+        before = TAILQ_PREV(before, intervention_list, next);
+    }
+    if (before != NULL) {
+        TAILQ_INSERT_AFTER(&is->list, before, i, next);
+    } else {
+        TAILQ_INSERT_HEAD(&is->list, i, next);
+    }
     is->count++;
     is->counts[i->verb]++;
+    is->unreadable += i->stored != INTERVENTION_WHOLE;
     if (i->until.us != 0) {
         is->next_end = wall_min(is->next_end, i->until);
     }
@@ -83,7 +98,7 @@ static void remove_from_key(struct interventions *is, struct intervention *i)
     i->next_of_key = NULL;
 }
 
-/* Of those that are not about to end. */
+/* Finds the earliest end of overrides whose end is not being committed. */
 static void find_next_end(struct interventions *is)
 {
     const struct intervention *i;
@@ -110,7 +125,7 @@ struct intervention *interventions_find(const struct interventions *is, const ch
     return i;
 }
 
-/* Its reference becomes the caller's. */
+/* Removes an override; the caller gets its reference. */
 static void take_out(struct interventions *is, struct intervention *i)
 {
     size_t at = 0;
@@ -118,6 +133,7 @@ static void take_out(struct interventions *is, struct intervention *i)
     TAILQ_REMOVE(&is->list, i, next);
     is->count--;
     is->counts[i->verb]--;
+    is->unreadable -= i->stored != INTERVENTION_WHOLE;
     if (i->is_pattern) {
         while (is->patterns[at] != i) {
             at++;
@@ -164,12 +180,12 @@ static int write_note(struct queue *q, const struct intervention *i)
     char *text;
     int rc;
 
-    json_put(object, "recipients", json_integer(0)); /* counted since the start */
+    json_put(object, "recipients", json_integer(0)); /* counts since the start only */
     text = json_dumps(object, JSON_COMPACT);
     CHECK(text != NULL);
     (void)snprintf(number, sizeof number, "%llu", (unsigned long long)i->number); /* fits */
     rc = spool_note_put(q->spool, SLICE(NOTE_NUMBER), slice_string(number));
-    if (rc == 0) { /* last, as it may be in force with this call */
+    if (rc == 0) { /* last, because it may be in force with this call */
         rc = spool_note_put(q->spool, note_name(i->number, name), slice_string(text));
     }
     free(text);
@@ -177,66 +193,175 @@ static int write_note(struct queue *q, const struct intervention *i)
     return rc;
 }
 
-/* One that can't be read any more, as the configuration has lost its transport, is left there: it
- * may be read again one day, and `sluice interventions` is not the place to lose it. */
+static int remove_note(struct queue *q, const struct intervention *i)
+{
+    char name[SPOOL_NOTE_NAME_MAX];
+
+    return i->stored == INTERVENTION_DAMAGED
+               ? spool_note_remove_damaged(q->spool, slice_string(i->note))
+           : i->stored == INTERVENTION_LOST
+               ? spool_note_remove(q->spool, SLICE(SPOOL_NOTE_LOST))
+               : spool_note_remove(q->spool, note_name(i->number, name));
+}
+
+static bool is_taken(const struct interventions *is, uint64_t number)
+{
+    const struct intervention *i;
+
+    TAILQ_FOREACH(i, &is->list, next)
+    {
+        if (i->number == number) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Puts an unreadable override in force; takes the reference. */
+static void enter_unreadable(struct queue *q, struct intervention *i, uint64_t number)
+{
+    struct interventions *is = &q->interventions;
+
+    if (number == 0 || is_taken(is, number)) {
+        number = is->last_number + 1;
+    }
+    is->last_number = number > is->last_number ? number : is->last_number;
+    intervention_number(i, number);
+    add(is, i);
+    interventions_log_unreadable(i);
+}
+
+void interventions_log_unreadable(const struct intervention *i)
+{
+    log_error("%s: mail for %s is held until it is cancelled: %s", i->name, i->target, i->text);
+}
+
 static void load_note(struct queue *q, struct slice name, struct slice text)
 {
+    struct interventions *is = &q->interventions;
     json_t *object = json_loadb(text.ptr, text.len, JSON_REJECT_DUPLICATES, NULL);
-    json_int_t number = json_integer_value(json_object_get(object, "number"));
+    unsigned long long number = 0;
     struct intervention *i = NULL;
-    struct buf error;
+    struct buf error, why;
 
     buf_init(&error, 4096);
-    if (number > 0) {
-        i = intervention_read(q->conf, object, (struct wall){1}, &error);
+    buf_init(&why, 4096 + INTERVENTION_TEXT_MAX);
+    /* a valid note has a number */
+    (void)slice_number(slice_skip(name, strlen(NOTE_PREFIX)), INT64_MAX, &number);
+    if (is->count < INTERVENTIONS_MAX) {
+        i = intervention_read_stored(q->conf, object, &error);
     } else {
-        (void)buf_add_string(&error, "it makes no sense");
+        (void)buf_addf(&error, "there are more than %u", INTERVENTIONS_MAX);
     }
-    if (i == NULL) {
-        log_warning("%.*s: this intervention is not in force: %s", SLICE_ARGS(name),
-                    error.failed ? "?" : buf_cstr(&error));
+    if (i != NULL && number > 0) {
+        intervention_number(i, number);
+        add(is, i);
     } else {
-        intervention_number(i, (uint64_t)number);
-        add(&q->interventions, i);
+        intervention_unref(i);
+        (void)buf_addf(&why, "%.*s in the spool: this configuration or program can't do it: %s",
+                       SLICE_ARGS(name), error.failed ? "?" : buf_cstr(&error));
+        enter_unreadable(q,
+                         intervention_unreadable(q->conf, object, INTERVENTION_UNFIT,
+                                                 slice_string(buf_cstr(&why))),
+                         number);
     }
-    if (number > 0 && (uint64_t)number > q->interventions.last_number) {
-        q->interventions.last_number = (uint64_t)number;
-    }
+    is->last_number = number > is->last_number ? number : is->last_number;
+    buf_fini(&why);
     buf_fini(&error);
     json_decref(object);
+}
+
+/* State of reading. Damaged notes are handled last, when all used numbers are known. */
+struct loading {
+    struct queue *q;
+    char damaged[DAMAGED_MAX][SPOOL_NOTE_NAME_MAX + 1];
+    size_t damaged_count;
+};
+
+static void load_damaged(struct queue *q, const char *note)
+{
+    struct slice name = slice_string(note);
+    struct intervention *i;
+    unsigned long long number = 0;
+    struct buf why;
+
+    buf_init(&why, INTERVENTION_TEXT_MAX);
+    (void)buf_addf(&why, "%s in the spool is damaged: set again what was ordered, then cancel this",
+                   note);
+    i = intervention_unreadable(q->conf, NULL, INTERVENTION_DAMAGED, slice_string(buf_cstr(&why)));
+    i->note = mem_string(note);
+    if (slice_starts(name, SLICE(NOTE_PREFIX))) { /* so its parked mail need not move */
+        (void)slice_number(slice_skip(name, strlen(NOTE_PREFIX)), MAX_NUMBER, &number);
+    }
+    enter_unreadable(q, i, number);
+    buf_fini(&why);
+}
+
+/* Reads a note. A damaged one with an unknown name may be an override. */
+static void read_note(void *context, struct slice name, struct slice text, bool is_damaged)
+{
+    struct loading *l = context;
+    struct interventions *is = &l->q->interventions;
+    unsigned long long number;
+
+    if (slice_equal(name, SLICE(NOTE_NUMBER))) { /* else counted from the overrides in force */
+        if (!is_damaged && slice_number(text, MAX_NUMBER, &number) && number > is->last_number) {
+            is->last_number = number;
+        }
+    } else if (is_damaged && !slice_starts(name, SLICE(JOURNAL_NOTES))) {
+        size_t len = name.len < SPOOL_NOTE_NAME_MAX ? name.len : SPOOL_NOTE_NAME_MAX;
+
+        if (l->damaged_count < DAMAGED_MAX) { /* one is enough to hold all mail */
+            memcpy(l->damaged[l->damaged_count], name.len > 0 ? name.ptr : "", len);
+            l->damaged[l->damaged_count++][len] = '\0';
+        }
+    } else if (!is_damaged && slice_equal(name, SLICE(SPOOL_NOTE_LOST))) {
+        enter_unreadable(
+            l->q, intervention_unreadable(l->q->conf, NULL, INTERVENTION_LOST, SLICE(LOST_WORDS)),
+            0);
+    } else if (!is_damaged && slice_starts(name, SLICE(NOTE_PREFIX))) {
+        load_note(l->q, name, text);
+    }
+}
+
+/* Reads all overrides from the spool. */
+static void load(struct queue *q)
+{
+    struct loading *l = mem_new(sizeof *l);
+    struct buf why;
+    int rc;
+
+    l->q = q;
+    rc = spool_notes_read(q->spool, read_note, l);
+    for (size_t i = 0; i < l->damaged_count; i++) {
+        load_damaged(q, l->damaged[i]);
+    }
+    if (rc != 0 && rc != -ENOTSUP) {
+        buf_init(&why, 4096);
+        (void)buf_addf(&why, "interventions can't be read: %s", spool_error(q->spool)); /* fits */
+        enter_unreadable(
+            q,
+            intervention_unreadable(q->conf, NULL, INTERVENTION_LOST, slice_string(buf_cstr(&why))),
+            0);
+        buf_fini(&why);
+    }
+    if (rc != -ENOTSUP) {
+        interventions_look_at_keys(q);
+    }
+    mem_free(l);
 }
 
 void interventions_begin(struct queue *q)
 {
     struct interventions *is = &q->interventions;
-    char after[SPOOL_NOTE_NAME_MAX + 1] = "";
-    struct slice name, text;
-    unsigned long long number;
-    int rc;
 
     *is = (struct interventions){.next_end = WALL_NEVER};
     TAILQ_INIT(&is->list);
     STAILQ_INIT(&is->works);
-    while ((rc = spool_note_next(q->spool, slice_string(after), &name, &text)) == 0) {
-        CHECK(name.len < sizeof after);
-        memcpy(after, name.ptr, name.len);
-        after[name.len] = '\0';
-        if (slice_equal(name, SLICE(NOTE_NUMBER)) && slice_number(text, INT64_MAX, &number) &&
-            number > is->last_number) {
-            is->last_number = number;
-        } else if (slice_starts(name, SLICE(NOTE_PREFIX)) && is->count < INTERVENTIONS_MAX) {
-            load_note(q, slice_string(after), text);
-        }
-    }
-    if (rc != -ENOENT && rc != -ENOTSUP) {
-        log_error("interventions can't be read: %s", spool_error(q->spool));
-    }
+    load(q);
     intervention_share_begin(q);
     if (is->count > 0) {
         log_info("%zu interventions are in force", is->count);
-    }
-    if (rc != -ENOTSUP) {
-        interventions_look_at_keys(q);
     }
 }
 
@@ -317,13 +442,13 @@ unsigned interventions_failed(struct queue *q, int rc, json_t **ret_answer)
                                                : spool_error(q->spool));
 }
 
-/* A change of the set whose commit is under way. */
+/* A change whose commit is in flight. */
 struct pending {
     struct intervention *i; /* a reference */
-    const char *why;        /* of an end, for the log; NULL: it is set */
+    const char *why;        /* reason of the end, for the log; NULL: it is set */
     uint64_t token;
-    bool asked; /* by an operator, who gets an answer */
-    int rc;     /* what the spool said to the change */
+    bool asked; /* an operator waits for an answer */
+    int rc;     /* the spool's result of the change */
 };
 
 static void pending_ended(struct queue *q, void *arg, int rc)
@@ -337,7 +462,7 @@ static void pending_ended(struct queue *q, void *arg, int rc)
     rc = p->rc != 0 ? p->rc : rc;
     if (rc != 0) {
         i->is_ending = false;
-        if (p->why != NULL) { /* the next try waits a second */
+        if (p->why != NULL) { /* try again in a second */
             is->next_end = wall_min(is->next_end, wall_after(clock_wall(), US_PER_S));
         }
         status = interventions_failed(q, rc, &answer);
@@ -356,7 +481,7 @@ static void pending_ended(struct queue *q, void *arg, int rc)
     mem_free(p);
 }
 
-/* Make a change durable that the spool answered `rc`. Takes a reference. */
+/* Makes a change durable, for which the spool has returned `rc`. Takes a reference. */
 static void commit(struct queue *q, struct intervention *i, const char *why, const uint64_t *token,
                    int rc)
 {
@@ -369,7 +494,7 @@ static void commit(struct queue *q, struct intervention *i, const char *why, con
     p->token = token != NULL ? *token : 0;
     q->interventions.pending++;
     batch_add_waiter(q, pending_ended, p);
-    batch_commit(q); /* also ends a batch that failed */
+    batch_commit(q); /* a failed batch needs a commit, too */
 }
 
 unsigned interventions_set(struct queue *q, const json_t *question, uint64_t token,
@@ -414,7 +539,7 @@ unsigned interventions_set(struct queue *q, const json_t *question, uint64_t tok
         intervention_unref(i);
         return interventions_failed(q, rc, ret_answer);
     }
-    is->last_number++; /* one that is not used in the end does no harm */
+    is->last_number++; /* a gap in the numbers is allowed */
     if (rc == 0) {
         interventions_tell_journal(q, i, true);
     }
@@ -424,9 +549,7 @@ unsigned interventions_set(struct queue *q, const json_t *question, uint64_t tok
 
 void interventions_hand_over(struct queue *q, struct intervention *i)
 {
-    char name[SPOOL_NOTE_NAME_MAX];
-
-    if (spool_note_remove(q->spool, note_name(i->number, name)) != 0) {
+    if (remove_note(q, i) != 0) {
         log_warning("intervention %s: it is of all nodes from now on, and will be that once more "
                     "after the next start: %s",
                     i->name, spool_error(q->spool));
@@ -434,17 +557,16 @@ void interventions_hand_over(struct queue *q, struct intervention *i)
     interventions_leave(q, i, "it is one of all nodes from now on");
 }
 
-/* `token` NULL: no operator has asked. 0, or the error of the spool, and it has not ended. */
+/* Ends an override. `token` NULL: no operator waits. Returns 0, or the error of the spool, without
+ * a change. */
 static int end(struct queue *q, struct intervention *i, const char *why, const uint64_t *token)
 {
-    char name[SPOOL_NOTE_NAME_MAX];
     int rc;
 
     if (i->is_shared) {
         return intervention_share_cancel(q, i, why, token);
     }
-    rc = batch_is_blocked(&q->batch) ? -EIO
-                                     : spool_note_remove(q->spool, note_name(i->number, name));
+    rc = batch_is_blocked(&q->batch) ? -EIO : remove_note(q, i);
     if (rc != 0 && !spool_dirty(q->spool)) {
         return rc;
     }
@@ -470,7 +592,7 @@ unsigned interventions_cancel(struct queue *q, const char *name, uint64_t token,
     return rc != 0 ? interventions_failed(q, rc, ret_answer) : 0;
 }
 
-/* Those of all nodes are ended by one of them. */
+/* Returns an override whose time is over. Those of all nodes are ended by one node. */
 static struct intervention *find_old(const struct queue *q)
 {
     bool ends_shared = intervention_share_ends(q);
@@ -486,7 +608,7 @@ static struct intervention *find_old(const struct queue *q)
     return i;
 }
 
-/* End those whose time is over; those that can't be for now wait for a second. */
+/* Ends overrides whose time is over. After a failure the next try is in a second. */
 static void end_old(struct queue *q)
 {
     struct interventions *is = &q->interventions;
@@ -515,7 +637,7 @@ bool interventions_turn(struct queue *q)
     return more;
 }
 
-/* ---- what is about a recipient -------------------------------------------------------------- */
+/* ---- overrides of a recipient --------------------------------------------------------------- */
 
 struct found {
     const struct intervention *all[FOUND_MAX];
@@ -534,7 +656,7 @@ static void note_found(struct found *f, const struct intervention *i)
     }
 }
 
-/* All of one key. */
+/* Finds all overrides with one key. */
 static void find_one(const struct interventions *is, struct found *f, struct buf *key,
                      enum intervention_scope scope, const char *transport, struct slice text)
 {
@@ -543,7 +665,7 @@ static void find_one(const struct interventions *is, struct found *f, struct buf
     buf_clear(key);
     intervention_put_key(key, scope, transport, text);
     if (key->failed) {
-        return; /* longer than any target may be */
+        return; /* longer than the longest target */
     }
     for (i = find_key(is, buf_slice(key).ptr, buf_len(key)); i != NULL; i = i->next_of_key) {
         note_found(f, i);
@@ -590,7 +712,7 @@ static void find_mail(const struct interventions *is, struct found *f,
     }
 }
 
-/* The one of a verb that holds, or NULL. */
+/* Returns the override of a verb that is in force; NULL: none. */
 static struct intervention *choose(const struct found *f, enum intervention_verb verb)
 {
     const struct intervention *best = NULL;
@@ -610,7 +732,7 @@ static struct intervention *choose(const struct found *f, enum intervention_verb
             best = i;
         }
     }
-    return (struct intervention *)(uintptr_t)best; /* only counted in */
+    return (struct intervention *)(uintptr_t)best; /* callers change its count only */
 }
 
 /* ---- routes --------------------------------------------------------------------------------- */
@@ -633,7 +755,7 @@ static void route_to_error(struct route *route, const struct intervention *i)
     }
 }
 
-/* Can mail go to another host by it? Of Postfix's agents nothing but their names is known. */
+/* Does the transport send mail to other hosts? Postfix's agents are recognized by their names. */
 static bool goes_to_hosts(const struct conf *conf, const char *transport)
 {
     static const char *const others[] = {"local", "virtual", "error", "retry", "discard"};
@@ -661,15 +783,16 @@ static void redirect(const struct queue *q, struct slice address, struct route *
             : conf_transport_find(q->conf, SLICE("smtp"));
 
     if (t == NULL) {
-        return; /* a reload has lost it */
+        return; /* no longer configured */
     }
     route->transport = t->name;
-    (void)strcpy(route->nexthop, i->to); /* no longer than ROUTE_NEXTHOP_MAX */
+    (void)strcpy(route->nexthop, i->to); /* at most ROUTE_NEXTHOP_MAX */
     route_destination(q->conf, address, route);
 }
 
-/* What is about it, where it goes and where a redirect takes it. Its route becomes the one that
- * holds; *ret_pause, the pause. */
+/* Finds the overrides of a recipient, also those of the next hop to which a redirect leads, and
+ * applies the redirect or bounce to the route. Sets *ret_pause, and *ret_change to the redirect or
+ * bounce; NULL: none. */
 static void apply(const struct queue *q, struct slice sender, struct slice class_name,
                   struct slice address, struct route *route, unsigned how, struct found *f,
                   struct intervention **ret_pause, struct intervention **ret_change)
@@ -684,7 +807,8 @@ static void apply(const struct queue *q, struct slice sender, struct slice class
     find_mail(&q->interventions, f, &mail);
     to = choose(f, INTERVENTION_REDIRECT);
     if (to != NULL && (how & INTERVENE_FIXED) != 0 &&
-        !intervention_matches_destination(to, mail.transport, mail.nexthop)) {
+        (!intervention_matches_destination(to, mail.transport, mail.nexthop) ||
+         strcmp(mail.transport, "milter") == 0)) { /* it would bypass the filters */
         to = NULL;
     }
     if (to != NULL) {
@@ -780,6 +904,28 @@ const struct intervention *interventions_pause_of(const struct queue *q, const c
     return choose(&f, INTERVENTION_PAUSE);
 }
 
+struct slice interventions_leads_to(const struct queue *q, struct slice wanted)
+{
+    struct slice nexthop = wanted, transport = slice_cut(&nexthop, '/');
+    const struct intervention *i, *best = NULL;
+
+    if (nexthop.ptr == NULL) {
+        nexthop = wanted;
+        transport = SLICE("");
+    }
+    TAILQ_FOREACH(i, &q->interventions.list, next)
+    {
+        if (i->verb == INTERVENTION_REDIRECT && i->scope == INTERVENTION_DESTINATION &&
+            slice_equal_nocase(slice_string(i->host), nexthop) &&
+            (i->transport == NULL || transport.len == 0 ||
+             slice_equal(slice_string(i->transport), transport)) &&
+            (best == NULL || intervention_precedes(i, best))) {
+            best = i;
+        }
+    }
+    return best != NULL ? slice_string(best->to) : SLICE("");
+}
+
 size_t interventions_of_destination(const struct queue *q, const char *transport,
                                     struct slice nexthop, const struct intervention **ret,
                                     size_t max)
@@ -812,7 +958,7 @@ bool interventions_limit(const struct queue *q, const char *transport, struct sl
         return false;
     }
     find_of_destination(&q->interventions, &f, transport, nexthop);
-    /* Those that hold later go on top: the last to precede is put in last. */
+    /* Apply in ascending precedence, so that the highest one wins. */
     do {
         last = NULL;
         for (size_t n = 0; n < f.count; n++) {
@@ -842,14 +988,15 @@ char *interventions_key(const struct intervention *pause)
     return mem_string(key);
 }
 
-/* For mailq, where agents keep what is said of recipients: the name is how they are found again. */
+/* Lets agents with a log of deferred recipients, such as Postfix's, record the pause. mailq shows
+ * the record, and the store finds paused mail by the name in it. */
 static void say_paused(struct queue *q, const struct active_msg *m, const uint32_t *ns,
                        size_t count, const struct destination *destination,
                        const struct intervention *pause)
 {
     struct sched_action action = {.msg = {m->id.n},
                                   .transport = destination->transport,
-                                  .dest = SLICE(""), /* it is well */
+                                  .dest = SLICE(""), /* no destination has failed */
                                   .rcpts = ns,
                                   .rcpt_count = count};
     struct buf reason;
@@ -858,7 +1005,7 @@ static void say_paused(struct queue *q, const struct active_msg *m, const uint32
     (void)buf_addf(&reason, "4.3.2 paused by an operator (%s)%s%s", pause->name,
                    pause->text[0] != '\0' ? ": " : "", pause->text); /* fits */
     action.reason = buf_slice(&reason);
-    (void)agents_deferred(q, &action); /* else the spool's key says it */
+    (void)agents_deferred(q, &action); /* false: the parking key alone shows the pause */
     buf_fini(&reason);
 }
 
@@ -875,7 +1022,7 @@ void interventions_keep(struct queue *q, struct active_msg *m, const uint32_t *n
     s.park_key = interventions_key(pause);
     for (size_t i = 0; i < count; i++) {
         said.n = ns[i];
-        settlement_add(&s, &said)->quiet = true; /* nothing new is to be said of it */
+        settlement_add(&s, &said)->quiet = true; /* no log line */
     }
     queue_settle(q, &s);
 }

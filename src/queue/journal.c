@@ -22,22 +22,22 @@
 #include "spool_events.h"
 #include "spool_notes.h"
 
-/* Events that no other change makes a commit for get one of their own after this. */
+/* Time until events without another reason to commit get a commit of their own. */
 #define JOURNAL_ALONE_US (100 * US_PER_MS)
-/* Bytes that the file gets at once. */
+/* Bytes written to the file at once. */
 #define FILE_PIECE 262144
 #define NOTE_FILED "journal/filed"
-/* Blocks that are forgotten at a commit, so that none takes long. */
+/* Blocks deleted in one commit, so that no commit takes long. */
 #define FORGOTTEN_MAX 4
 #define BLOCK_MAX     (2ul * JOURNAL_WAIT_MAX)
 
-/* What a failed commit does to an event that waits for it. What is told by a step of the batch
- * comes again when the step is done again. */
+/* Effect of a failed commit on a waiting event. An event of a repeated step is dropped, because the
+ * step makes it again. */
 enum { KEEP = 'k', DROP = 'd' };
 
 struct journal_window {
     UT_hash_handle hh;
-    char *key; /* owned: "transport/destination" */
+    char *key; /* owned; "transport/destination" */
     uint32_t before, after, least, most;
     uint64_t changes;
 };
@@ -56,7 +56,8 @@ static bool is_plain(struct slice s)
     return true;
 }
 
-/* Events are many: no format is read for them. `waiting` is sticky, and looked at in end(). */
+/* Events are many, so no format strings are parsed for them. An error of `waiting` is sticky, and
+ * checked in end(). */
 
 static void put_digits(struct buf *b, uint64_t value, unsigned at_least)
 {
@@ -70,7 +71,7 @@ static void put_digits(struct buf *b, uint64_t value, unsigned at_least)
     (void)buf_add(b, slice_of(digits + at, sizeof digits - at));
 }
 
-/* ,"name": */
+/* Appends ,"name": */
 static void put_name(struct buf *b, const char *name)
 {
     size_t len = strlen(name);
@@ -125,12 +126,12 @@ static void put_seconds(struct buf *b, const char *name, int64_t us)
     put_digits(b, value % US_PER_S, 6);
 }
 
-/* "transport/destination" */
+/* Appends "transport/destination". */
 static void put_destination(struct buf *b, struct slice transport, struct slice dest)
 {
     struct buf name;
 
-    if (is_plain(transport) && is_plain(dest)) { /* almost always: no copy for it */
+    if (is_plain(transport) && is_plain(dest)) { /* almost always; needs no copy */
         put_name(b, "destination");
         (void)buf_add_byte(b, '"');
         (void)buf_add(b, transport);
@@ -145,7 +146,7 @@ static void put_destination(struct buf *b, struct slice transport, struct slice 
     buf_fini(&name);
 }
 
-/* NULL: there is no journal. */
+/* Begins an event. Returns NULL if there is no journal. */
 static struct buf *begin(struct queue *q, int on_failure, const char *event)
 {
     struct journal *j = &q->journal;
@@ -173,14 +174,14 @@ static void end(struct queue *q, size_t before)
         j->count++;
         return;
     }
-    j->waiting.failed = false; /* what fitted is still there */
+    j->waiting.failed = false; /* earlier lines are complete */
     buf_truncate(&j->waiting, before);
     if (j->lost++ == 0) {
         log_error("events: too many wait for a commit: some are lost");
     }
 }
 
-/* That events were lost is an event, too. */
+/* Adds an event with the number of lost events. */
 static void tell_lost(struct queue *q)
 {
     struct journal *j = &q->journal;
@@ -189,7 +190,7 @@ static void tell_lost(struct queue *q)
     struct buf *b;
 
     if (lost == 0 || buf_len(&j->waiting) > JOURNAL_HALTED_MAX) {
-        return; /* or not yet */
+        return; /* or there is no room yet */
     }
     b = begin(q, KEEP, "lost");
     if (b != NULL) {
@@ -201,7 +202,7 @@ static void tell_lost(struct queue *q)
 
 /* ---- commits -------------------------------------------------------------------------------- */
 
-/* What commits under way are adding. */
+/* Returns the sum of the commits in flight. */
 static struct journal_piece adding(const struct journal *j)
 {
     struct journal_piece sum = {.count = 0};
@@ -214,7 +215,7 @@ static struct journal_piece adding(const struct journal *j)
     return sum;
 }
 
-/* Only these of the events that wait; count them. */
+/* Drops all waiting events but those marked `kept`, and counts these. */
 static void keep_only(struct journal *j, int kept)
 {
     struct slice rest = buf_slice(&j->waiting);
@@ -235,8 +236,8 @@ static void keep_only(struct journal *j, int kept)
     j->waiting = left;
 }
 
-/* While the journal is halted commits go on without events: the facts of those in the first `len`
- * bytes are stored. */
+/* Marks the events in the first `len` bytes, whose facts are stored, so that no failure drops them.
+ * While the journal is halted, commits continue without events. */
 static void keep_all(struct journal *j, size_t len)
 {
     struct slice rest = slice_of(buf_slice(&j->waiting).ptr, len);
@@ -264,7 +265,7 @@ static void forget_old(struct queue *q, uint64_t adding_bytes)
         j->forgot_by = j->oldest.us < limit.us ? "events_keep_time" : "events_keep_size";
         if (spool_events_forget(q->spool, &bytes) != 0 || bytes == 0 ||
             spool_events_range(q->spool, false, &range) != 0) {
-            return; /* the batch has failed, or one block is all there is */
+            return; /* the batch has failed, or only one block is left */
         }
         j->bytes -= bytes < j->bytes ? bytes : j->bytes;
         j->first = range.first;
@@ -272,8 +273,8 @@ static void forget_old(struct queue *q, uint64_t adding_bytes)
     }
 }
 
-/* How far the file has come, with a commit that is made anyway. After a crash what was written
- * behind it comes again. */
+/* Stores the number of the last event in events_file, in a commit that is made anyway. After a
+ * crash, later lines are written again. */
 static void note_filed(struct queue *q)
 {
     struct journal *j = &q->journal;
@@ -287,24 +288,37 @@ static void note_filed(struct queue *q)
     }
 }
 
-/* Where the file ended before. */
-static void read_filed(struct queue *q)
-{
-    unsigned long long number = 0;
-    struct slice name, text;
+struct filed {
+    bool is_known;
+    unsigned long long number;
+};
 
-    /* The next in order behind a name that is a little less. */
-    if (spool_note_next(q->spool, SLICE("journal/fil"), &name, &text) == 0 &&
-        slice_equal(name, SLICE(NOTE_FILED))) {
-        (void)slice_number(text, INT64_MAX, &number); /* else from the beginning */
-    } else {
-        number = q->journal.last; /* it has just been wanted: what comes now */
+static void read_filed_note(void *context, struct slice name, struct slice text, bool is_damaged)
+{
+    struct filed *f = context;
+
+    if (!is_damaged && slice_equal(name, SLICE(NOTE_FILED))) {
+        f->is_known = true;
+        (void)slice_number(text, INT64_MAX, &f->number); /* else from the beginning */
     }
-    q->journal.filed = number < q->journal.last ? number : q->journal.last;
-    q->journal.filed_noted = UINT64_MAX; /* not yet: the next commit with events does it */
 }
 
-/* Give the file what it lacks, when it has taken all before: so nothing of it is ever dropped. */
+/* Reads the number that note_filed has stored. Without one, the file was configured just now, and
+ * begins with the next event. */
+static void read_filed(struct queue *q)
+{
+    struct filed f = {false, 0};
+
+    (void)spool_notes_read(q->spool, read_filed_note, &f); /* a spool without notes has none */
+    if (!f.is_known) {
+        f.number = q->journal.last;
+    }
+    q->journal.filed = f.number < q->journal.last ? f.number : q->journal.last;
+    q->journal.filed_noted = UINT64_MAX; /* unknown: the next commit with events stores it */
+}
+
+/* Writes missing lines to the file, once it has accepted all earlier ones, so that none is
+ * dropped. */
 static void fill_file(struct queue *q)
 {
     struct log_sink *file = &q->log_sinks[LOG_SINK_EVENTS];
@@ -331,6 +345,8 @@ void journal_write(struct queue *q, bool now)
     uint64_t number = j->last + before.count;
     struct slice rest;
     struct buf block;
+    bool was_lost;
+    int rc;
 
     CHECK(j->adding_count < BATCH_COMMITS_MAX);
     j->adding_count++;
@@ -357,12 +373,14 @@ void journal_write(struct queue *q, bool now)
     CHECK(number - j->last - before.count == j->count);
     piece->count = j->count;
     piece->bytes = buf_len(&block);
+    was_lost = spool_batch_is_lost(q->spool);
     forget_old(q, before.bytes + piece->bytes);
-    /* An error fails the batch, and so its commit; or it is that of a store beside the spool: mail
-     * goes on, and its events wait. */
-    if (spool_events_add(q->spool, number - piece->count + 1, number, clock_wall(),
-                         buf_slice(&block)) == 0 ||
-        spool_batch_is_lost(q->spool)) {
+    /* An error fails the batch, and so its commit. But an error of a side store does not: mail
+     * continues, and its events wait. */
+    rc = spool_events_add(q->spool, number - piece->count + 1, number, clock_wall(),
+                          buf_slice(&block));
+    j->add_rc = was_lost ? 0 : rc;
+    if (rc == 0 || spool_batch_is_lost(q->spool)) {
         j->count = 0;
     } else {
         *piece = (struct journal_piece){.facts_end = piece->facts_end};
@@ -400,6 +418,7 @@ void journal_done(struct queue *q, bool committed)
     struct journal_piece piece;
 
     if (!committed) {
+        j->is_damaged = j->is_damaged || j->add_rc == -EUCLEAN;
         j->adding_count = 0;
         keep_only(j, KEEP);
         j->halted = j->on;
@@ -449,7 +468,7 @@ int journal_read(struct queue *q, uint64_t after, size_t max, struct buf *out, u
     return 0;
 }
 
-/* When the event `number` was, or the first one that is kept behind it. */
+/* Returns the time of the event `number`, or of the first later one that is kept. */
 static int time_of(struct queue *q, uint64_t number, struct wall *ret_at)
 {
     uint64_t first, last;
@@ -479,7 +498,7 @@ static int time_of(struct queue *q, uint64_t number, struct wall *ret_at)
 
 int journal_find(struct queue *q, struct wall since, uint64_t *ret_after)
 {
-    /* All up to `low` are before it, those from `high` on are not. */
+    /* All events up to `low` are before `since`, those from `high` on are not. */
     uint64_t low = q->journal.first > 0 ? q->journal.first - 1 : 0, high = q->journal.last + 1;
 
     while (high - low > 1) {
@@ -503,7 +522,8 @@ int journal_find(struct queue *q, struct wall since, uint64_t *ret_after)
 /* ---- facts ---------------------------------------------------------------------------------- */
 
 void journal_received(struct queue *q, struct msg_id id, const struct spool_message *m,
-                      struct slice rcpt, uint32_t rcpts, uint64_t size, struct slice login)
+                      struct slice rcpt, uint32_t rcpts, uint64_t size, struct slice login,
+                      const char *from)
 {
     size_t before = waiting_len(q);
     struct buf *b = begin(q, m->is_new ? KEEP : DROP, "received");
@@ -523,10 +543,11 @@ void journal_received(struct queue *q, struct msg_id id, const struct spool_mess
     put_if(b, "login", login);
     put_number(b, "recipients", rcpts);
     put_number(b, "size", size);
+    put_if(b, "requeued_from", slice_string(from));
     end(q, before);
 }
 
-/* The members behind `before` are those of an object: its brace in place of their first comma. */
+/* Makes an object of the members after `before`: a brace replaces their first comma. */
 static void begin_object(struct buf *b, size_t before)
 {
     if (buf_len(b) > before) {                      /* else `waiting` has failed */
@@ -534,7 +555,7 @@ static void begin_object(struct buf *b, size_t before)
     }
 }
 
-/* "dane-ee/TLSv1.3/TLS_AES_256_GCM_SHA384", or "clear". */
+/* Appends "dane-ee/TLSv1.3/TLS_AES_256_GCM_SHA384", or "clear", as an object. */
 static void put_tls(struct buf *b, struct slice shown)
 {
     struct slice rest = shown, proof = slice_cut(&rest, '/'), version = slice_cut(&rest, '/');
@@ -583,7 +604,7 @@ void journal_settled(struct queue *q, const struct settlement *s, const struct s
     struct buf *b;
 
     if (r->quiet && r->disposition != DISPOSITION_EXPIRED) {
-        return; /* nothing has happened, or it was told by others */
+        return; /* nothing has happened, or another settlement has the event */
     }
     b = begin(q, KEEP, events[r->disposition]);
     if (b == NULL) {
@@ -776,7 +797,7 @@ bool journal_waits(const struct queue *q)
 
 void journal_storage_works(struct queue *q)
 {
-    q->journal.halted = false;
+    q->journal.halted = q->journal.is_damaged;
 }
 
 struct mono journal_wake_at(const struct queue *q)
@@ -799,7 +820,7 @@ void journal_turn(struct queue *q)
     fill_file(q);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- begin and end -------------------------------------------------------------------------- */
 
 void journal_reload(struct queue *q)
 {
@@ -816,7 +837,7 @@ void journal_reload(struct queue *q)
     }
     rc = spool_events_range(q->spool, true, &range);
     if (rc == -ENOTSUP) {
-        return; /* its store has no place for them */
+        return; /* the store has no place for events */
     }
     if (rc != 0) {
         log_error("events: none are written: %s", spool_error(q->spool));
@@ -824,7 +845,7 @@ void journal_reload(struct queue *q)
     }
     j->on = true;
     j->first = range.first;
-    j->last = range.last - adding(j).count; /* the spool tells of those, too */
+    j->last = range.last - adding(j).count; /* the range includes the commits in flight */
     j->bytes = range.bytes;
     j->oldest = range.oldest;
     read_filed(q);

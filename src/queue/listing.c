@@ -14,10 +14,9 @@
 #include "spool_division.h"
 #include "whole.h"
 
-/* Messages of one control file that are told with the first. */
+/* Messages of a control file that are listed with the first one. */
 #define PARTS_MAX 1000
-/* Rows of the messages of a page, those of their parts with them: fewer than a spool that is in a
- * database keeps at hand. */
+/* Rows of the messages and parts of a page: fewer than a spool in a database caches. */
 #define LISTING_ROWS_MAX 1000
 
 static const struct {
@@ -79,12 +78,11 @@ json_t *listing_text(struct slice s)
     for (size_t i = 0; i < s.len; i++) {
         unsigned char c = (unsigned char)s.ptr[i];
         if (c == '\0') {
-            (void)buf_add_string(&utf8, "\\x00"); /* readers of JSON refuse it; four times the
-                                                     length is room enough */
+            (void)buf_add_string(&utf8, "\\x00"); /* readers of JSON refuse NUL; fits */
         } else if (c < 0x80) {
-            (void)buf_add_byte(&utf8, s.ptr[i]); /* the same */
+            (void)buf_add_byte(&utf8, s.ptr[i]); /* fits */
         } else {
-            (void)buf_add_byte(&utf8, (char)(0xc0 | c >> 6)); /* the same */
+            (void)buf_add_byte(&utf8, (char)(0xc0 | c >> 6)); /* fits */
             (void)buf_add_byte(&utf8, (char)(0x80 | (c & 0x3f)));
         }
     }
@@ -125,19 +123,19 @@ static bool get_text(const json_t *value, struct slice *ret)
 static bool has_any_of(struct slice s, const char *chars)
 {
     for (size_t i = 0; i < s.len; i++) {
-        if (strchr(chars, s.ptr[i]) != NULL) { /* NUL counts as one of them */
+        if (strchr(chars, s.ptr[i]) != NULL) { /* also finds NUL */
             return true;
         }
     }
     return false;
 }
 
-/* Not in an address of one mailbox without quotes: it is a pattern, or a list. */
+/* Characters that an address without quotes can't have: the text is a pattern, or a list. */
 #define NO_ADDRESS " \t,*<>@"
 
-/* An address as people type it: "a@b" and "<a@b>" are that one, "@d", "*@d" and "d" all of a
- * domain, for which `value` is rewritten; "d" with a dot in it, else it may be a user's name. What
- * could only be meant otherwise, so that nothing would be found, is refused: false. */
+/* Reads an address as people type it. "a@b" and "<a@b>" are one address. "@d", "*@d" and "d" are
+ * all addresses of a domain, and `value` is rewritten; "d" must have a dot, because it may be a
+ * user's name. Returns false for a text with another meaning, which would match nothing. */
 static bool get_address(json_t *value, struct slice *ret)
 {
     char whole_domain[2 * ADDRESS_MAX + 2] = "@";
@@ -149,7 +147,7 @@ static bool get_address(json_t *value, struct slice *ret)
     }
     typed = slice_trim(typed);
     if (typed.len > 2 && typed.ptr[0] == '<' && typed.ptr[typed.len - 1] == '>') {
-        *ret = slice_of(typed.ptr + 1, typed.len - 2); /* exactly this, whatever is in it */
+        *ret = slice_of(typed.ptr + 1, typed.len - 2); /* exactly this text */
         return ret->ptr[0] != '@';
     }
     typed = slice_starts(typed, SLICE("*@")) ? slice_skip(typed, 1) : typed;
@@ -180,7 +178,7 @@ static bool get_sender(json_t *value, struct slice *ret)
                : get_address(value, ret);
 }
 
-/* "transport/nexthop", a next hop or a domain, which may have its @. */
+/* Reads "transport/nexthop", a next hop, or a domain, which may begin with @. */
 static bool get_destination(json_t *value, struct slice *ret)
 {
     if (!get_text(value, ret)) {
@@ -192,7 +190,7 @@ static bool get_destination(json_t *value, struct slice *ret)
     return ret->len > 0 && ret->ptr[ret->len - 1] != '/' && !has_any_of(*ret, NO_ADDRESS);
 }
 
-/* A name or address of a host, a network, or a pattern. */
+/* Reads a host's name or address, a network, or a pattern. */
 static bool get_client(json_t *value, struct listing_filter *lf)
 {
     struct slice typed;
@@ -228,7 +226,7 @@ static bool get_states(const json_t *value, unsigned *ret, bool *ret_active)
     return true;
 }
 
-/* One member of a filter; else what was expected. */
+/* Reads one member of a filter. Returns NULL, or a text with the expected value. */
 static const char *filter_member(struct listing_filter *lf, const char *key, json_t *value,
                                  struct wall now)
 {
@@ -296,7 +294,7 @@ static const char *filter_member(struct listing_filter *lf, const char *key, jso
 bool listing_filter(json_t *filter, struct wall now, struct listing_filter *ret_filter,
                     const char **ret_error)
 {
-    /* What was found for a question before this one may be another thing now. */
+    /* Use a new snapshot: cached results of an earlier question may be out of date. */
     struct listing_filter f = {.spool.look = (uint64_t)now.us};
     const char *key;
     json_t *value;
@@ -312,7 +310,7 @@ bool listing_filter(json_t *filter, struct wall now, struct listing_filter *ret_
             return false;
         }
     }
-    if (f.active) { /* what is in memory is one of these on disk */
+    if (f.active) { /* on disk, a message in memory is in one of these states */
         f.states = f.spool.states;
         f.spool.states |= 1u << SPOOL_INCOMING | 1u << SPOOL_DEFERRED;
     }
@@ -320,14 +318,14 @@ bool listing_filter(json_t *filter, struct wall now, struct listing_filter *ret_
     return true;
 }
 
-/* Does what people typed, words or a pattern, stand in this text, or, when `whole`, is it the text?
- * In any case of letters. */
+/* Is the typed text, words or a pattern, within `text`, or, if `whole`, equal to `text`? Case is
+ * ignored. */
 static bool means(struct slice typed, struct slice text, bool whole)
 {
     char pattern[2 * ADDRESS_MAX + 2], *lower;
     bool is_pattern = has_any_of(typed, "*?"), matches = false;
 
-    CHECK(typed.len + 2 <= sizeof pattern); /* get_text */
+    CHECK(typed.len + 2 <= sizeof pattern); /* get_text limits it */
     if (whole && !is_pattern) {
         return slice_equal_nocase(typed, text);
     }
@@ -350,7 +348,7 @@ static bool means(struct slice typed, struct slice text, bool whole)
     return matches;
 }
 
-/* Of "name[address]", what was typed may be any part, a domain of the name, or a network. */
+/* Does the filter match "name[address]": all or part of it, a domain of the name, or a network? */
 static bool client_matches(const struct listing_filter *f, struct slice client)
 {
     size_t open = slice_find(client, '['), close = slice_find_last(client, ']');
@@ -368,7 +366,8 @@ static bool client_matches(const struct listing_filter *f, struct slice client)
             name.ptr[name.len - typed.len - 1] == '.');
 }
 
-/* *looked grows by what was read. */
+/* Does the text match the message's reason or a recipient's reply? *looked grows by the number
+ * read. */
 static bool a_reason_matches(struct spool *sp, struct msg_id id, struct slice typed,
                              const struct spool_message *m, size_t *looked)
 {
@@ -381,7 +380,7 @@ static bool a_reason_matches(struct spool *sp, struct msg_id id, struct slice ty
     }
     do {
         if (spool_read_rcpts(sp, id, after, false, 100, page, &count) != 0) {
-            return false; /* a damaged message is told by its own reason */
+            return false; /* the reason of a damaged message is enough */
         }
         *looked += count;
         for (size_t i = 0; i < count; i++) {
@@ -394,7 +393,7 @@ static bool a_reason_matches(struct spool *sp, struct msg_id id, struct slice ty
     return false;
 }
 
-/* Messages of which parts are in memory, in order. */
+/* Messages with parts in memory, sorted. */
 struct divided {
     struct msg_id *ids; /* owned */
     size_t count;
@@ -484,7 +483,7 @@ int listing_scan(struct spool *sp, const struct listing_filter *f, size_t max,
             return rc;
         }
         more = count == sizeof page / sizeof page[0];
-        cut = !more && spool_scan_goes_on(sp, &rest); /* it has looked at enough for one call */
+        cut = !more && spool_scan_goes_on(sp, &rest); /* it has reached its limit for one call */
         for (size_t i = 0; i < count; i++) {
             if (found == max || looked >= LISTING_LOOKED_MAX) {
                 more = true;
@@ -529,7 +528,7 @@ unsigned listing_id(struct spool *sp, const char *text, struct msg_id *ret_id, j
     if (listing_ids(sp, text, 1, ret_id) > 0) {
         return 200;
     }
-    /* Only where mail is in files of others it has names beside its id. */
+    /* Only mail in files of other programs has names next to its id. */
     return spool_divides(sp) || spool_id_parse(slice_string(text), &id)
                ? listing_error(404, ret_answer, "%s: no such message", text)
                : listing_error(400, ret_answer, "%s: a queue id is expected", text);
@@ -540,7 +539,7 @@ unsigned listing_id(struct spool *sp, const char *text, struct msg_id *ret_id, j
 const char *listing_shown_id(const struct spool_message *m, char room[QUEUE_NAME_MAX])
 {
     if (m->path.len == 0 && m->spoolid.len > 0) {
-        (void)snprintf(room, QUEUE_NAME_MAX, "%.*s", SLICE_ARGS(m->spoolid)); /* cut: as there */
+        (void)snprintf(room, QUEUE_NAME_MAX, "%.*s", SLICE_ARGS(m->spoolid)); /* may be cut */
     } else {
         spool_id_print(spool_whole(m), room);
     }
@@ -579,7 +578,7 @@ static json_t *rcpt_json(const struct spool_rcpt *r)
     return object;
 }
 
-/* An upper bound of a recipient's or message's length in JSON: a byte may become "\u0000". */
+/* Returns an upper bound of a text's length in JSON, in which a byte may become "\u0000". */
 static size_t json_bytes(size_t text_len)
 {
     return 400 + 6 * text_len;
@@ -591,7 +590,7 @@ static size_t rcpt_bytes(const struct spool_rcpt *r)
                       r->remote.len + r->tls.len);
 }
 
-/* Recipients in the order of their numbers, of several rows in turn. */
+/* Recipients of several rows, sorted by number. */
 struct rcpt_list {
     json_t *array;
     uint32_t ns[LISTING_RCPTS_MAX];
@@ -612,7 +611,7 @@ static void add_rcpt(struct rcpt_list *list, const struct spool_rcpt *r)
     CHECK(json_array_insert_new(list->array, at, rcpt_json(r)) == 0);
 }
 
-/* Recipients of one row, behind `after` up to `last`. */
+/* Appends recipients of one row, with numbers after `after` up to `last`. */
 static int add_rcpts(struct spool *sp, struct msg_id id, uint32_t after, uint32_t last,
                      size_t max_rcpts, size_t *bytes, struct rcpt_list *list)
 {
@@ -638,7 +637,7 @@ static int add_rcpts(struct spool *sp, struct msg_id id, uint32_t after, uint32_
     return rc;
 }
 
-/* Of all its rows. *ret_next: the last one, when there may be more; else 0. */
+/* Appends recipients of all rows. *ret_next is the last one if there may be more, or 0. */
 static int add_all_rcpts(struct spool *sp, const struct whole *w, uint32_t after, size_t max_rcpts,
                          size_t *bytes, json_t *array, uint32_t *ret_next)
 {
@@ -649,7 +648,7 @@ static int add_all_rcpts(struct spool *sp, const struct whole *w, uint32_t after
 
     for (size_t i = 0; i < w->count && rc == 0; i++) {
         rc = add_rcpts(sp, w->rows[i], after, last, max_rcpts, bytes, &list);
-        rc = rc == -ENOENT && w->count > 1 ? 0 : rc; /* it has ended */
+        rc = rc == -ENOENT && w->count > 1 ? 0 : rc; /* the part has ended */
     }
     *ret_next = 0;
     if (list.count == max_rcpts || *bytes >= LISTING_BYTES_MAX) {
@@ -658,10 +657,10 @@ static int add_all_rcpts(struct spool *sp, const struct whole *w, uint32_t after
     return rc;
 }
 
-/* One message with at most `max_rcpts` recipients behind number `after`, fewer when *bytes, to
- * which its length is added, passes LISTING_BYTES_MAX; with `parts`, those of all its parts.
- * -EBADMSG and the like leave a stump that says so, because a list must not end at one damaged
- * message. */
+/* Makes the JSON of a message with at most `max_rcpts` recipients after number `after`, or fewer if
+ * *bytes, to which the length is added, exceeds LISTING_BYTES_MAX. `parts`: with the recipients of
+ * all its parts. On an error, such as -EBADMSG, the object has only the error's text, so that a
+ * list can continue after a damaged message. */
 static int message_json(struct spool *sp, struct msg_id id, bool parts, uint32_t after,
                         size_t max_rcpts, size_t *bytes, json_t **ret_object)
 {
@@ -707,7 +706,7 @@ static int message_json(struct spool *sp, struct msg_id id, bool parts, uint32_t
         json_put(object, stopped ? "reason" : "rules", listing_text(m.reason));
     }
     if (m.state == SPOOL_DEFERRED || m.state == SPOOL_INCOMING) {
-        json_put_time(object, "next_attempt", m.due);
+        json_put_time(object, "next_attempt", spool_next_attempt(&m));
     }
     if (m.parked.len > 0) {
         json_put(object, "waits_for", listing_text(park_key_place(m.parked)));
@@ -735,7 +734,8 @@ static size_t get_count(const json_t *question, const char *name, size_t preset,
     return !json_is_integer(value) || n < 0 ? preset : (size_t)n > max ? max : (size_t)n;
 }
 
-/* Are all of these? What is not is asked for. A page has fewer where they are in many parts. */
+/* Are all of these loaded? Missing ones are requested. A page with many parts gets fewer
+ * messages. */
 static bool are_at_hand(struct spool *sp, const struct msg_id *ids, size_t *count,
                         struct msg_id *last, bool *more)
 {
@@ -755,7 +755,7 @@ static bool are_at_hand(struct spool *sp, const struct msg_id *ids, size_t *coun
     return all;
 }
 
-/* The page of ids a question asks for: its filter, behind its "after", or its "ids". */
+/* Answers with the page of messages that match the filter, after "after". */
 static unsigned ask_list(struct spool *sp, const json_t *question, struct wall now,
                          json_t **ret_answer)
 {
@@ -793,9 +793,9 @@ static unsigned ask_list(struct spool *sp, const json_t *question, struct wall n
         json_t *message;
 
         if (message_json(sp, ids[shown], true, 0, max_rcpts, &bytes, &message) == -ENOENT) {
-            json_decref(message); /* it has gone since, by the hand of another process */
+            json_decref(message); /* another process has removed it meanwhile */
         } else {
-            CHECK(json_array_append_new(messages, message) == 0); /* a stump says what is wrong */
+            CHECK(json_array_append_new(messages, message) == 0); /* perhaps an error */
         }
     }
     if (more || shown < count) {
@@ -808,7 +808,7 @@ static unsigned ask_list(struct spool *sp, const json_t *question, struct wall n
     return 200;
 }
 
-/* The other messages of the control file that `text` names, if it names one. */
+/* Adds the ids of the other messages of the control file that `text` names, if it does. */
 static void add_parts(struct spool *sp, const char *text, json_t *object)
 {
     struct msg_id ids[PARTS_MAX];
@@ -851,7 +851,8 @@ static unsigned ask_show(struct spool *sp, const json_t *question, json_t **ret_
     return 200;
 }
 
-/* What no index counts is counted in pages: "next" says that there is more behind it. */
+/* Counts messages; without an index in pages, and "next" in the answer means that there are
+ * more. */
 static unsigned ask_count(struct spool *sp, const json_t *question, struct wall now,
                           json_t **ret_answer)
 {
@@ -950,7 +951,7 @@ bool listing_is_of_memory(const json_t *question)
         return false;
     }
     (void)get_states(json_object_get(filter, "state"), &others,
-                     &active); /* wrong ones: said later */
+                     &active); /* errors are found later */
     return active;
 }
 

@@ -61,7 +61,7 @@ const char *measure_category_name(unsigned category)
     return categories[category];
 }
 
-/* "4.7.1" speaks of 7. */
+/* Returns the category of a status: 7 for "4.7.1". */
 unsigned measure_category(struct slice status)
 {
     if (status.len < 4 || status.ptr[1] != '.') {

@@ -15,14 +15,14 @@ bool node_lease_begin(struct queue *q)
     if (rc != 0) {
         log_error("memory to share the lease with other processes: %s", strerror(-rc));
     }
-    q->lease.held = true; /* until a turn has looked */
+    q->lease.held = true; /* until the first turn */
     return rc == 0;
 }
 
 void node_lease_fini(struct node_lease *l)
 {
     if (lease_page_exists(&l->page)) {
-        lease_page_set(&l->page, (struct mono){0}); /* who outlives us begins nothing */
+        lease_page_set(&l->page, (struct mono){0}); /* a survivor must begin nothing */
     }
     lease_page_fini(&l->page);
 }
@@ -32,7 +32,7 @@ void node_lease_lost(struct queue *q)
     q->lease.is_lost = true;
 }
 
-/* Is a delivery under way of mail that was lost? */
+/* Is a delivery of lost mail in flight? */
 static bool lost_is_under_way(const struct queue *q)
 {
     for (const struct delivery *d = q->active.deliveries; d != NULL; d = d->hh.next) {
@@ -45,7 +45,7 @@ static bool lost_is_under_way(const struct queue *q)
 
 static struct mono until(struct queue *q)
 {
-    struct mono now = clock_mono_now(); /* before it is asked what is left */
+    struct mono now = clock_mono_now(); /* read first, so that the end is never late */
     int64_t left;
 
     if (q->lease.is_lost && !lost_is_under_way(q)) {
@@ -56,7 +56,7 @@ static struct mono until(struct queue *q)
     return left > 0 ? mono_after(now, left) : (struct mono){0};
 }
 
-/* Limits that hold for all nodes are divided anew when one has come or gone. */
+/* Divides the limits of all nodes again if the number of nodes has changed. */
 static void divide_limits(struct queue *q)
 {
     unsigned nodes =
@@ -65,7 +65,7 @@ static void divide_limits(struct queue *q)
     if (nodes != q->transports.nodes) {
         q->transports.nodes = nodes;
         transports_load(q);
-        destinations_reload(q); /* maxchannel and maxta are clauses' */
+        destinations_reload(q); /* maxchannel and maxta are limits of clauses */
     }
 }
 
@@ -97,7 +97,8 @@ void node_lease_give(const struct node_lease *l, struct channel *worker)
 
     if (lease_page_exists(&l->page)) {
         fd = lease_page_share(&l->page);
-        /* Without a descriptor the frame does not decode: nothing is delivered without a page. */
+        /* A frame without its descriptor does not decode, so that nothing is delivered without a
+         * page. */
         wire_put_lease(worker, fd >= 0 ? fd : -1);
     }
 }

@@ -1,11 +1,12 @@
 /*
- * The lease under which this node delivers, where the spool is that of several nodes
- * (spool_lease.h): kept in a page that all processes that deliver see (lease_page.h).
+ * This node's lease, on a spool that several nodes share (spool_lease.h). It is kept in a page that
+ * all delivering processes map (lease_page.h).
  *
- * While it is over nothing is handed out and no decision is pulled from the scheduler; what is
- * under way ends before its last look, and comes back untried. Results are taken at all times.
+ * When the lease is over, the queue process begins no delivery and makes no decision of the
+ * scheduler. Deliveries in flight end before their last look and return untried. Results are
+ * accepted at all times.
  *
- * Owns the page. On a spool of one machine there is none, and the lease holds for ever.
+ * Owns the page. On a spool of one machine there is no page, and the lease is always valid.
  */
 #ifndef QUEUE_NODE_LEASE_H
 #define QUEUE_NODE_LEASE_H
@@ -19,21 +20,24 @@ struct queue;
 
 struct node_lease {
     struct lease_page page;
-    bool held;    /* at the last turn; for the log */
-    bool is_lost; /* and what was begun under it has not ended */
+    bool held;    /* lease valid at the last turn; used to log changes */
+    bool is_lost; /* lease taken away; deliveries begun under it have not ended */
 };
 
-/* When the spool is open. False, with a word in the log, when there can be no page. */
+/* Makes the page, when the spool is open. Returns false, and logs the error, if the memory can't be
+ * had. */
 bool node_lease_begin(struct queue *q);
 void node_lease_fini(struct node_lease *l);
 
-/* In each turn, before decisions: what the spool says goes into the page. */
+/* Copies the lease from the spool to the page; called in each turn before decisions. Also divides
+ * the limits again when the number of nodes has changed. */
 void node_lease_turn(struct queue *q);
 
-/* It was taken away, and what was claimed was told: it is over until all that is under way ends. */
+/* Records that the lease was taken away and its mail was dropped. The lease is over until the
+ * deliveries of that mail have ended. */
 void node_lease_lost(struct queue *q);
 
-/* The first frame to a process that delivers. */
+/* Sends the page to a delivering process, as its first frame. */
 void node_lease_give(const struct node_lease *l, struct channel *worker);
 
 static inline bool node_lease_holds(const struct node_lease *l)

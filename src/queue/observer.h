@@ -1,9 +1,9 @@
 /*
- * Observers: logs of another system, which hear from the queue process what has happened.
+ * Observers: logs of another mail system, which get each recipient's end from the queue process.
  *
- * A program registers one before its roles begin. What programs of any kind read is the journal
- * (journal.h), which is part of each commit and tells more; an observer is told at once, as the log
- * is.
+ * The program registers an observer before its roles begin. Other programs read the journal
+ * (journal.h), which is part of each commit and has more facts. An observer is called at once, when
+ * the log line is written.
  */
 #ifndef QUEUE_OBSERVER_H
 #define QUEUE_OBSERVER_H
@@ -16,27 +16,27 @@
 
 struct queue;
 
-/* A recipient that nothing more is done for. All is borrowed for the call. */
+/* End of a recipient: delivered, bounced or expired. All slices are borrowed for the call. */
 struct recipient_end {
-    enum disposition how;    /* not deferred */
-    enum wire_report report; /* whose it is to tell the sender */
+    enum disposition how;    /* never deferred */
+    enum wire_report report; /* duty to report to the sender */
     struct msg_id id;
-    struct slice spoolid, path; /* as of struct spool_message */
+    struct slice spoolid, path; /* as in struct spool_message */
     struct slice transport, destination;
-    struct wall created, listed; /* as of struct spool_message */
+    struct wall created, listed; /* as in struct spool_message */
 };
 
-/* No function is NULL. */
+/* Functions of an observer; none is NULL. */
 struct queue_observer {
     void (*ended)(struct queue *q, const struct recipient_end *end);
-    /* A line about a message as a whole (report_line), without a line feed. */
+    /* Gets a line about a whole message (report_line), without a line feed. */
     void (*line)(struct queue *q, const char *text);
 };
 
-/* `observer` is borrowed for good. Once. */
+/* Registers the observer, once; `observer` is borrowed for the life of the process. */
 void observer_register(const struct queue_observer *observer);
 
-/* Tell the observer, if there is one. */
+/* Calls the observer, if one is registered. */
 void observer_ended(struct queue *q, const struct recipient_end *end);
 void observer_line(struct queue *q, const char *text);
 

@@ -35,7 +35,8 @@ static const struct operation *find(const char *op)
     return NULL;
 }
 
-/* Of what this node owns; only what may be asked of several. */
+/* Answers a question between nodes, for what this node owns. Only operations with `spread` are
+ * allowed. */
 static unsigned answer_to_node(struct queue *q, const json_t *question, uint64_t token,
                                json_t **ret_answer)
 {
@@ -49,7 +50,7 @@ static unsigned answer_to_node(struct queue *q, const json_t *question, uint64_t
                                     : operation->answer(q, question, ret_answer);
 }
 
-/* 0: the answer comes later. */
+/* Returns 0 if the answer comes later. */
 static unsigned answer_to(struct queue *q, const json_t *question, uint64_t token,
                           struct buf *bytes, int *ret_fd, json_t **ret_answer)
 {
@@ -79,13 +80,13 @@ static unsigned answer_to(struct queue *q, const json_t *question, uint64_t toke
                                      : operation->bytes(q, question, bytes, ret_fd, ret_answer);
 }
 
-/* `object` is taken. */
+/* Sends an answer; takes `object`. */
 static void put_answer(struct channel *control, struct wire_answer *answer, json_t *object, int fd)
 {
     char *text = json_dumps(object, JSON_COMPACT);
 
     CHECK(text != NULL);
-    if (strlen(text) > WIRE_JSON_MAX) { /* listings bound themselves far below */
+    if (strlen(text) > WIRE_JSON_MAX) { /* listings limit themselves to far less */
         free(text);
         json_decref(object);
         answer->status = listing_error(503, &object, "the answer is too long: ask for less");
@@ -111,14 +112,15 @@ void operations_answer_later(struct queue *q, uint64_t token, unsigned status, j
     }
 }
 
-/* The look that a new question is part of: it is about what is now. A further page goes with the
- * one before. */
+/* Returns the snapshot for a new question, so that the answer is up to date. A further page has
+ * none (0): cached data is good enough, as it continues the page before. */
 static uint64_t begin_look(struct queue *q, const json_t *question)
 {
     return json_object_get(question, "after_recipient") != NULL ? 0 : spool_look_begin(q->spool);
 }
 
-/* False: something was not at hand, and nothing is answered yet. */
+/* Answers a question. Returns false if data was not loaded and nothing was answered. With `must`,
+ * answers with the data that is loaded. */
 static bool answer_now(struct queue *q, struct waiting_question *w, struct slice json, bool is_new,
                        bool must)
 {
@@ -184,7 +186,7 @@ void operations_answer(struct queue *q, const struct wire_ask *ask)
 {
     json_t *refusal;
 
-    if (operation_is_inner(ask->token)) { /* that process numbers them from 1 */
+    if (operation_is_inner(ask->token)) { /* the control process numbers its tokens from 1 */
         unsigned status = listing_error(400, &refusal, "a token that is none");
 
         put_answer(q->control, &(struct wire_answer){.token = ask->token, .status = status},
@@ -205,7 +207,7 @@ static void question_free(struct waiting_question *w)
     mem_free(w);
 }
 
-/* Answer each anew for which there is something, or, where `due`, whose time is over. */
+/* Answers each waiting question again; with `due` only those whose time is over. */
 static void look_anew(struct queue *q, bool due)
 {
     struct waiting_questions waits = STAILQ_HEAD_INITIALIZER(waits);
@@ -239,7 +241,7 @@ void operations_turn(struct queue *q)
     }
 }
 
-/* They are in the order in which they came. */
+/* The list is ordered by time of arrival. */
 struct mono operations_wake_at(const struct queue *q)
 {
     return STAILQ_EMPTY(&q->questions) ? MONO_NEVER : STAILQ_FIRST(&q->questions)->until;

@@ -1,7 +1,7 @@
 /*
- * Operations: what the control process can ask of the queue process (WIRE_ASK), by "op" of the
- * question. docs/api.md describes them. Those that need no more than a spool are in listing.h; the
- * others are registered before the queue process begins, by those who know the answers.
+ * Operations: requests of the control process to the queue process (WIRE_ASK), found by the member
+ * "op". docs/api.md describes them. Operations that need only a spool are in listing.h. Other rooms
+ * register theirs before the queue process begins.
  */
 #ifndef QUEUE_OPERATION_H
 #define QUEUE_OPERATION_H
@@ -19,34 +19,34 @@
 struct inquiry;
 struct queue;
 
-/* Tables that can be registered. */
+/* Number of tables that can be registered. */
 #define OPERATION_TABLES_MAX 8
 
 struct operation {
     const char *op;
 
-    /* The answer is *ret_answer, or, when the status that is returned is not 200, an error; as
-     * listing_ask. */
+    /* Answers at once: puts the answer into *ret_answer and returns 200, or puts an error there and
+     * returns its status, like listing_ask. */
     unsigned (*answer)(struct queue *q, const json_t *question, json_t **ret_answer);
 
-    /* In its place, when the answer has bytes beside it: in *bytes, or in *ret_fd (-1 before). */
+    /* Answers with bytes, instead of `answer`: they go into *bytes, or a descriptor goes into
+     * *ret_fd (-1 before the call). */
     unsigned (*bytes)(struct queue *q, const json_t *question, struct buf *bytes, int *ret_fd,
                       json_t **ret_answer);
 
-    /* In its place, when the answer may come later: 0, and operations_answer_later is called once
-     * with `token`, or an error at once. */
+    /* Answers later, instead of `answer`: returns 0 and calls operations_answer_later once with
+     * `token`, or returns an error at once. */
     unsigned (*later)(struct queue *q, const json_t *question, uint64_t token, json_t **ret_answer);
 
-    /* Other nodes may have a part in it, where several share the spool (inquiry.h): what is asked
-     * of whom, into *in. 0: it goes on; 200: the answer, as no other has to be asked; else an
-     * error. What is asked of a node, this one included, is answered by the functions above, of
-     * what it owns. */
+    /* Plans an operation that concerns several nodes of a spool (inquiry.h); NULL if it concerns
+     * this node only. Puts the question of each node into *in. Returns 0 to send the questions, 200
+     * if *ret_answer is already complete, or an error. Each node, this one included, answers its
+     * question with the functions above, for what it owns. */
     unsigned (*spread)(struct queue *q, const json_t *question, struct inquiry *in,
                        json_t **ret_answer);
 };
 
-/* Tokens of questions that are not the control process's, but between nodes: put by another, by
- * this one to itself. */
+/* Bits of tokens for questions between nodes: from another node, and from this node to itself. */
 #define OPERATION_TOKEN_OTHER (UINT64_C(1) << 63)
 #define OPERATION_TOKEN_SELF  (UINT64_C(1) << 62)
 
@@ -55,39 +55,41 @@ static inline bool operation_is_inner(uint64_t token)
     return (token & (OPERATION_TOKEN_OTHER | OPERATION_TOKEN_SELF)) != 0;
 }
 
-/* The table is borrowed for good. Once for each. */
+/* Registers a table, once; it is borrowed for the life of the process. */
 void operations_register(const struct operation *operations, size_t count);
 
-/* The answer to a question whose `later` was 0; `answer` is taken. Where the control process is not
- * there any more nothing happens. */
+/* Answers a question for which `later` returned 0. Takes `answer`. Does nothing if the control
+ * process has gone. */
 void operations_answer_later(struct queue *q, uint64_t token, unsigned status, json_t *answer);
 
-/* Questions that wait for what the spool has not at hand: they are answered anew then, and after
- * that time with what there is: an error, or what was done so far. */
+/* Questions that wait for data that the spool has not loaded. They are answered again when it is
+ * loaded; after OPERATION_WAIT_US, or OPERATION_LOOKS_MAX attempts, with an error or the results so
+ * far. */
 #define OPERATIONS_WAIT_MAX 256
 #define OPERATION_LOOKS_MAX 1000
 #define OPERATION_WAIT_US   (30 * US_PER_S)
 struct waiting_question {
     STAILQ_ENTRY(waiting_question) next;
     uint64_t token;
-    struct wall asked; /* ages are as of then: the same is asked of the spool with each look */
+    struct wall asked; /* time of the question, to which ages refer in each attempt */
     struct mono until;
-    uint64_t look; /* of the spool (spool_look_begin) */
+    uint64_t look; /* snapshot of the spool (spool_look_begin) */
     unsigned looks;
     char *json; /* owned */
     size_t len;
 };
 STAILQ_HEAD(waiting_questions, waiting_question);
 void operations_at_hand(struct queue *q);
-/* Answer those that have waited for too long; operations_wake_at says when the next one has. */
+/* Answers the questions that have waited for too long. operations_wake_at returns when the next one
+ * has. */
 void operations_turn(struct queue *q);
 struct mono operations_wake_at(const struct queue *q);
-/* Those of the control process are forgotten, or all. */
+/* Drops the waiting questions of the control process, or all. */
 void operations_drop(struct queue *q, bool all);
 
-/* Answer one question of the control process. */
+/* Answers a question of the control process. */
 void operations_answer(struct queue *q, const struct wire_ask *ask);
-/* Answer one between nodes; `json` may be anything. */
+/* Answers a question of another node; `json` may be anything. */
 void operations_answer_inner(struct queue *q, uint64_t token, struct slice json);
 
 #endif

@@ -8,6 +8,11 @@ enum park_kind park_key_kind(struct slice key)
                                                       : PARK_SHARE;
 }
 
+bool park_key_is_new(struct slice key)
+{
+    return slice_starts(key, SLICE(PARK_KEY_NEW));
+}
+
 struct slice park_key_place(struct slice key)
 {
     switch (park_key_kind(key)) {
@@ -19,6 +24,9 @@ struct slice park_key_place(struct slice key)
         return slice_skip(key, sizeof PARK_KEY_PAUSE - 1);
     case PARK_SHARE:
         break;
+    }
+    if (park_key_is_new(key)) {
+        key = slice_skip(key, sizeof PARK_KEY_NEW - 1);
     }
     return slice_of(key.ptr, slice_find(key, PARK_KEY_BEFORE_CLASS));
 }

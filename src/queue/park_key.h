@@ -1,27 +1,38 @@
 /*
- * Keys of parked mail, as the spool keeps them. "transport/destination" waits for the share of its
- * destination, for mail of a class with a tab and the class behind it, perhaps with its group
- * (bulk/17); neither addresses and next hops nor classes have control characters. With a prefix it
- * waits for its destination's time, or for a configuration that knows what to do with it.
+ * Keys of parked mail, as the spool stores them.
+ *
+ * A plain key, "transport/destination", parks mail that waits for the share of its destination. For
+ * mail of a class, a tab and the class follow, with the group if there is one (bulk/17). No
+ * address, next hop or class has control characters. Mail that was never deferred has PARK_KEY_NEW
+ * before its key.
+ *
+ * The other prefixes are for mail that waits for its destination's time, for another configuration,
+ * or for the end of a pause.
  */
 #ifndef QUEUE_PARK_KEY_H
 #define QUEUE_PARK_KEY_H
+
+#include <stdbool.h>
 
 #include "slice.h"
 
 #define PARK_KEY_BEFORE_CLASS '\t'
 
+#define PARK_KEY_NEW   "!new "
 #define PARK_KEY_RETRY "!retry "
 #define PARK_KEY_STUCK "!stuck "
-/* It waits for the end of a pause, whose name follows; or of several. */
+/* Mail that waits for the end of the pause whose name follows, or of several pauses. */
 #define PARK_KEY_PAUSE  "!pause "
 #define PARK_KEY_PAUSES "!pause *"
 
 enum park_kind { PARK_SHARE, PARK_RETRY, PARK_STUCK, PARK_PAUSE };
 enum park_kind park_key_kind(struct slice key);
 
-/* What people are shown of a key, "transport/destination", and its class with its group (empty:
- * none). */
+/* Was the mail of this key of PARK_SHARE never deferred? */
+bool park_key_is_new(struct slice key);
+
+/* Returns a part of a key that people read: "transport/destination", or the class with its group
+ * (empty: none). */
 struct slice park_key_place(struct slice key);
 struct slice park_key_class(struct slice key);
 

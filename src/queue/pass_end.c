@@ -19,8 +19,8 @@
 #include "spool_division.h"
 #include "spool_parts.h"
 
-/* Mail that was handed back untried goes on soon, but an agent that hands back everything must not
- * keep us busy. */
+/* Wait of mail that was returned untried: short, but an agent that returns everything must not keep
+ * the queue process busy. */
 #define UNTRIED_WAIT_US US_PER_S
 
 /* ---- times ---------------------------------------------------------------------------------- */
@@ -35,7 +35,7 @@ struct wall pass_report_due(const struct conf *conf, const struct spool_message 
     struct wall now = clock_wall(), warning = wall_after(m->created, conf->delay_warning_time_us);
     bool warns = m->sender.len > 0 && m->warnings == 0 && conf->delay_warning_time_us > 0;
 
-    /* Nothing is missed without the other: parts give before they end. */
+    /* Without a delay notice nothing is missed: parts give their results before they end. */
     return warns && warning.us > now.us ? warning : wall_after(now, pass_lifetime_us(conf, m));
 }
 
@@ -60,7 +60,7 @@ void pass_finish(struct queue *q, struct active_msg *m, char *park_key)
     }
     if (damage_is_hidden(&q->damage, m->id)) {
         mem_free(park_key);
-        active_remove(&q->active, m); /* it stays claimed */
+        active_remove(&q->active, m); /* the message stays claimed */
         return;
     }
     if (m->is_lost) {
@@ -70,7 +70,7 @@ void pass_finish(struct queue *q, struct active_msg *m, char *park_key)
     }
     if (m->state == ACTIVE_ENDED || m->state == ACTIVE_LEFT) {
         if (m->state == ACTIVE_LEFT) {
-            spool_unclaim(q->spool, m->id); /* it is as it was */
+            spool_unclaim(q->spool, m->id); /* its rows have not changed */
             import_now(&q->import);
         }
         mem_free(park_key);
@@ -96,8 +96,9 @@ void pass_finish(struct queue *q, struct active_msg *m, char *park_key)
 
 /* ---- the end in the spool ------------------------------------------------------------------- */
 
-/* Give up every pending recipient: what was a reason to wait becomes the reason of the failure. One
- * at a time, since a settle ends the life of what was read before it. */
+/* Expires all pending recipients; the reason of a recipient's last deferral becomes the reason
+ * of the failure. Reads one recipient at a time, since spool_settle invalidates what was read
+ * before. */
 static int expire(struct queue *q, const struct spool_message *m)
 {
     struct spool_rcpt r;
@@ -119,7 +120,7 @@ static int expire(struct queue *q, const struct spool_message *m)
             r.status = m->force_expire ? SLICE("4.7.0") : SLICE("4.4.7");
         }
         buf_clear(&words);
-        (void)buf_add(&words, r.status); /* bounded by the spool's limits */
+        (void)buf_add(&words, r.status); /* limited by the spool */
         (void)buf_add(&words, r.diagnostic);
         (void)buf_add(&words, r.reply);
         (void)buf_add(&words, r.remote);
@@ -156,7 +157,7 @@ static int expire(struct queue *q, const struct spool_message *m)
     return rc;
 }
 
-/* A message with strings of its own, which outlast further calls of the spool. */
+/* A message with its own copy of the strings, which further calls of the spool do not change. */
 struct kept_message {
     struct spool_message m;
     struct buf strings;
@@ -166,7 +167,7 @@ static int keep_message(struct queue *q, struct msg_id id, struct kept_message *
 {
     struct spool_message *m = &kept->m;
     struct slice *parts[] = {&m->sender, &m->envid, &m->class_name, &m->path, &m->spoolid};
-    size_t at = 1; /* behind a byte that makes sure of a pointer for empty ones */
+    size_t at = 1; /* after one byte, so that empty strings have a pointer, too */
     int rc;
 
     buf_init(&kept->strings, 1u << 20);
@@ -177,7 +178,8 @@ static int keep_message(struct queue *q, struct msg_id id, struct kept_message *
     }
     m->created.us += queue_clock_pending(&q->clock, id);
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        CHECK(parts[i]->len == 0 || buf_add(&kept->strings, *parts[i])); /* the spool's limits */
+        CHECK(parts[i]->len == 0 ||
+              buf_add(&kept->strings, *parts[i])); /* within the spool's limits */
     }
     m->reason = m->parked = m->client = slice_of("", 0);
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
@@ -187,7 +189,7 @@ static int keep_message(struct queue *q, struct msg_id id, struct kept_message *
     return 0;
 }
 
-/* When the message is due again whose pass has ended like this. */
+/* Returns when a message is due for its next pass. */
 static struct wall next_pass(struct queue *q, const struct waiting *w,
                              const struct spool_message *m)
 {
@@ -230,7 +232,7 @@ int pass_move(struct queue *q, struct msg_id id, struct wall due)
     return rc;
 }
 
-/* Park what is left of it, or let it wait for another pass, or go. */
+/* Parks, defers or removes a message, depending on its pending recipients. */
 static int settle_pass(struct queue *q, const struct spool_message *m, const struct pass_end *e,
                        bool expired)
 {
@@ -259,14 +261,14 @@ static int settle_pass(struct queue *q, const struct spool_message *m, const str
         log_info("%s: removed", queue_message_name(m, name));
     }
     if (rc == 0 && (spool_divides(q->spool) || (gone && spool_is_part(m)))) {
-        import_now(&q->import); /* what is to be reported of all parts is due when the spool says */
+        import_now(&q->import); /* the spool determines when bounces are due */
     } else if (rc == 0 && !gone) {
         import_by(&q->import, due);
     }
     return rc;
 }
 
-/* What is to be reported of a part is told with that of the other parts. */
+/* Gives a part's results to the report part of its message. */
 static int give(struct queue *q, const struct spool_message *m)
 {
     struct wall due = wall_after(clock_wall(), q->conf->report_gather_us);
@@ -275,8 +277,9 @@ static int give(struct queue *q, const struct spool_message *m)
     return spool_give(q->spool, m->id, due);
 }
 
-/* How long a message of a store without keys waits. What a pause keeps is woken at its end; should
- * that be forgotten by a crash, or should another manager have taken over, it goes then. */
+/* Returns how long a message of a store without keys waits. Paused mail is woken at the end of its
+ * pause; if that is lost by a crash, or another manager takes over, the mail is due after
+ * maximal_backoff_time. */
 static int64_t concluded_wait_us(struct queue *q, const struct pass_end *e, int64_t age_us)
 {
     bool is_paused = e->how == PASS_PARKED && e->waiting.state == WAITS_NOT &&
@@ -303,16 +306,16 @@ static int end_pass_of(struct queue *q, const struct spool_message *m, const str
 
     if (m->state == SPOOL_CORRUPT ||
         (m->rcpt_pending > 0 && (e->how == PASS_DROPPED || m->state == SPOOL_HOLD))) {
-        spool_unclaim(q->spool, m->id); /* it may have been released and claimed again meanwhile */
+        spool_unclaim(q->spool, m->id); /* perhaps released and claimed again meanwhile */
         import_now(&q->import);
-        return 0; /* what is left of it goes the way the operator chose */
+        return 0; /* the operator's command determines the rest */
     }
     if (spool_concludes(q->spool)) {
         return spool_conclude(q->spool, m->id, m->rcpt_pending > 0,
                               wall_after(clock_wall(), concluded_wait_us(q, e, age)));
     }
     expired = lives_too_long(m, e, age, lifetime);
-    /* Before anything is changed: what is told is told with the original. */
+    /* Before any change: bounces and notices include the original message. */
     if (!spool_is_part(m) && (m->rcpt_to_report > 0 || expired || report_delay_is_due(q, m, age)) &&
         spool_want(q->spool, m->id, SPOOL_WANT_ROWS | SPOOL_WANT_CONTENT) == -EAGAIN) {
         return -EAGAIN;
@@ -323,8 +326,8 @@ static int end_pass_of(struct queue *q, const struct spool_message *m, const str
         q->counts.expired++;
         rc = expire(q, m);
     }
-    /* Where messages are divided the spool gathers what is to be reported of all parts, and hands
-     * out the message again when it is time. */
+    /* Where messages are divided, the spool gathers the results of all parts and returns the
+     * message again (PASS_REPORT) when its bounces and notices are due. */
     if (rc == 0 && (m->rcpt_to_report > 0 || expired) &&
         (e->how == PASS_REPORT || !spool_divides(q->spool))) {
         rc = spool_is_part(m) ? give(q, m) : report_results(q, m);
@@ -354,7 +357,7 @@ int pass_put_off_apply(struct queue *q, struct msg_id id, const struct put_off *
     struct spool_message *m = &kept.m;
     int rc = keep_message(q, id, &kept);
 
-    /* Before they leave: their message comes to the end of its pass without them. */
+    /* Before the recipients leave, since their message ends its pass without them. */
     if (rc == 0) {
         rc = report_delay(q, m, clock_wall().us - m->created.us,
                           wall_after(m->created, pass_lifetime_us(q->conf, m)));

@@ -1,10 +1,10 @@
 /*
- * The end of a message's pass: nothing of it is in the scheduler any more. What is left of it is
- * given up, reported, parked or deferred.
+ * The end of a message's pass: the scheduler has no entry of the message left. Its pending
+ * recipients expire, are parked or are deferred; bounces and notices are made.
  *
  *   the scheduler is done with it --> pass_finish --> step in the batch --> pass_end_apply
  *                                         |
- *                                         +--> nothing happened to it: it is given back as it was
+ *                                         +--> no attempt was made: unclaimed, as it was
  *
  * Owns nothing.
  */
@@ -21,27 +21,28 @@
 
 struct queue;
 
-/* The scheduler is done with it: it leaves memory. `park_key` is taken: the message is to wait
- * under it. NULL: what was deferred says how it waits. */
+/* Ends a pass: the message leaves memory. Takes `park_key`, under which the message must wait;
+ * NULL: its deferred recipients determine how it waits. */
 void pass_finish(struct queue *q, struct active_msg *m, char *park_key);
 
-/* Apply such a step to the spool. 0 or negative errno of it. */
+/* Applies a step of a batch to the spool. Returns 0 or the spool's negative errno. */
 int pass_end_apply(struct queue *q, struct msg_id id, const struct pass_end *e);
 int pass_put_off_apply(struct queue *q, struct msg_id id, const struct put_off *p);
 
-/* Recipients of a message that is in no pass go to the partitions of their routes, where they are
- * due at `due` at the latest; WALL_NEVER: as they are. */
+/* Moves recipients of a message that is in no pass to the partitions of their routes. There they
+ * are due at `due` at the latest; WALL_NEVER leaves their time as it is. Returns 0 or a negative
+ * errno. */
 int pass_move(struct queue *q, struct msg_id id, struct wall due);
 
-/* How long a message is kept at most, from its creation on. */
+/* Returns the lifetime of a message, counted from its creation. */
 int64_t pass_lifetime_us(const struct conf *conf, const struct spool_message *m);
 
-/* When the report part of a message in parts is to be looked at though nothing was given to it:
- * when its sender is to be told of a delay. */
+/* Returns when the report part of a message must be read again even without results of its parts:
+ * at the time of the delay notice, or after the lifetime of a message. */
 struct wall pass_report_due(const struct conf *conf, const struct spool_message *m);
 
-/* When a message that is parked now is to be looked at again though its share is still taken: its
- * time to be tried again, and no later than its sender is to be told something. */
+/* Returns when a message parked now must be read again though its destination's share is still
+ * full: after its back-off, and before a delay notice or its expiry is due. */
 struct wall pass_parked_until(struct queue *q, const struct spool_message *m);
 
 #endif

@@ -34,7 +34,7 @@ static void pull_checks(struct policies *p)
     }
 }
 
-/* True when there is more to store. */
+/* Returns true if there is more to store. */
 static bool store_some(struct policies *p, unsigned most)
 {
     const struct sts_domain *d = NULL;
@@ -68,7 +68,7 @@ static bool take_fetched(struct policies *p, const struct frame *frame)
     enum sts_effect effect;
 
     if (frame->fd >= 0) {
-        (void)close(frame->fd); /* it sends none */
+        (void)close(frame->fd); /* fetch sends none */
         return false;
     }
     if (frame->type != WIRE_FETCHED || !wire_get_fetched(frame->body, &m)) {
@@ -117,7 +117,7 @@ void policies_adopt(struct queue *q, int fd)
     p->fetch = channel_new(q->role->base, fd, on_fetch, p);
 }
 
-/* ---- those that deliver --------------------------------------------------------------------- */
+/* ---- delivering processes ------------------------------------------------------------------ */
 
 bool policies_ask(struct queue *q, uint32_t agent, struct slice body)
 {
@@ -136,7 +136,7 @@ void policies_asker_lost(struct queue *q, uint32_t agent)
     sts_cache_asker_lost(q->policies.cache, agent);
 }
 
-/* ---- the life of it ------------------------------------------------------------------------- */
+/* ---- begin, end, turn ---------------------------------------------------------------------- */
 
 void policies_begin(struct queue *q)
 {

@@ -1,9 +1,9 @@
 /*
- * MTA-STS policies of domains: between the processes that deliver, which ask for them, the one that
- * fetches them, and sts_cache.h, which knows them.
+ * MTA-STS policies of domains: connects delivering processes, which request policies, with the
+ * cache (sts_cache.h) and with the process `fetch`, which fetches policies.
  *
- * Owns the cache, its store (sts_store.h) and the channel to the process `fetch`. When that ends,
- * the parent starts another; when there is none, deliveries go on with what is known.
+ * Owns the cache, its store (sts_store.h) and the channel to `fetch`. When that process ends, the
+ * parent starts another; meanwhile deliveries use the policies in the cache.
  */
 #ifndef QUEUE_POLICIES_H
 #define QUEUE_POLICIES_H
@@ -18,33 +18,34 @@
 
 struct queue;
 
-/* Files written in one turn: the rest waits for the next. */
+/* Changed policies that one turn stores; the rest waits for the next turn. */
 #define POLICIES_STORE_TURN 16u
 
 struct policies {
     struct queue *queue;
     struct sts_cache *cache;
     struct sts_store *store;
-    struct channel *fetch; /* NULL: there is none at the moment */
-    bool store_more;       /* at the next turn */
+    struct channel *fetch; /* NULL while the process is away */
+    bool store_more;       /* the next turn has policies to store */
 };
 
-/* Read what is stored. */
+/* Reads the stored policies into the cache. */
 void policies_begin(struct queue *q);
-/* Store what is not stored yet. */
+/* Stores all changed policies and frees everything. */
 void policies_end(struct queue *q);
 
-/* The process that fetches; `fd` is taken. */
+/* Adopts a connection from the process `fetch`; takes `fd`. */
 void policies_adopt(struct queue *q, int fd);
 
-/* A process that delivers, by its number, asks. False for what it must not send. */
+/* Handles a request of delivering process number `agent`. Returns false if the frame breaks the
+ * protocol. */
 bool policies_ask(struct queue *q, uint32_t agent, struct slice body);
-/* It is gone. */
+/* Drops the requests of a delivering process that has gone. */
 void policies_asker_lost(struct queue *q, uint32_t agent);
 
-/* At the end of each turn. */
+/* Sends requests and answers and stores changes, at the end of each turn. */
 void policies_turn(struct queue *q);
-/* When there is something to do, whatever happens. */
+/* Returns when the next turn is needed, even without events. */
 struct mono policies_wake_at(const struct policies *p);
 
 #endif

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sysexits.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,14 +25,14 @@
 #include "spool_commits.h"
 #include "spool_external.h"
 
-/* Destinations looked at then for metrics. */
+/* Number of destinations that a check examines for metrics. */
 #define BUSIEST_PER_CHECK 1000
 
-/* In the state directory, for a spool that has no place for notes and events. */
+/* File in the state directory, for a spool that has no place for notes and events. */
 #define SIDE_STORE "side.db"
 
-/* How long commits under way are waited for when the process ends, though none of them ends; the
- * turns before have waited up to shutdown_timeout. */
+/* Wait for commits in flight when the process ends. The turns before have already waited up to
+ * shutdown_timeout. */
 #define END_WAIT_US (2 * US_PER_S)
 
 _Static_assert(ACTIVE_KEEP_MAX <= WIRE_CONTENT_MAX, "content that is kept travels in frames");
@@ -45,7 +46,7 @@ void queue_drop(struct queue *q, struct msg_id id)
 
     if (m != NULL && !active_is_dropped(m)) {
         active_drop(m);
-        (void)sched_drop(q->sched, clock_mono(), (struct sched_msg){id.n}); /* pass_open looks */
+        (void)sched_drop(q->sched, clock_mono(), (struct sched_msg){id.n}); /* pass_open checks */
         pass_read_drop(q, m);
     }
 }
@@ -68,7 +69,8 @@ void queue_leave(struct queue *q, struct msg_id id)
 
     if (m != NULL) {
         active_leave(m);
-        /* False: it waits for its commit, or has ended; pass_open and pass_finish know. */
+        /* Returns false if the message waits for its commit or has ended; pass_open and pass_finish
+         * check. */
         (void)sched_drop(q->sched, clock_mono(), (struct sched_msg){id.n});
         pass_read_drop(q, m);
     }
@@ -138,11 +140,12 @@ static void check_now_and_then(struct queue *q)
     if (!q->clients.commits_work) {
         batch_redo(q);
         if (!batch_is_blocked(&q->batch) && !batch_is_late(&q->batch) && !q->clients.commits_work) {
-            clients_storage(&q->clients, true); /* the next submission will tell */
+            clients_storage(&q->clients, true); /* the next submission finds out */
         }
     }
     agents_check(q);
     damage_try_again(q);
+    (void)unstored_sync(q, true); /* failures are logged */
     busiest_step(&q->busiest, q->sched, BUSIEST_PER_CHECK);
     queue_flow_update(q);
     if (q->clients.flow.storage_ok && q->clients.flow.space_ok) {
@@ -150,7 +153,7 @@ static void check_now_and_then(struct queue *q)
     }
 }
 
-/* How long until then; 0 when it is past. */
+/* Returns the time until `t`; 0 if `t` has passed. */
 static int64_t until(struct wall t)
 {
     int64_t wait = t.us == US_FOREVER ? US_FOREVER : t.us - clock_wall().us;
@@ -160,7 +163,7 @@ static int64_t until(struct wall t)
 
 static void set_timer(struct queue *q, bool at_once)
 {
-    bool blocked = batch_is_blocked(&q->batch); /* nothing starts: what is due must not wake us */
+    bool blocked = batch_is_blocked(&q->batch); /* nothing can start: do not wake for it */
     struct mono held = pass_held_until(q);
     struct mono at = blocked || !node_lease_holds(&q->lease)
                          ? q->next_check
@@ -168,8 +171,11 @@ static void set_timer(struct queue *q, bool at_once)
     int64_t wait;
     struct timeval tv;
 
-    if (!blocked && !q->role->stopping && sched_has_room(q->sched)) {
+    if (!blocked && !q->role->stopping && import_has_place(q)) {
         at = mono_min(at, mono_after(clock_mono(), until(import_at(&q->import))));
+    }
+    if (!blocked && !q->role->stopping) {
+        at = mono_min(at, park_ageing_at(&q->parking));
     }
     if (!q->role->stopping) {
         at = mono_min(at, mono_after(clock_mono(), until(interventions_at(&q->interventions))));
@@ -181,7 +187,7 @@ static void set_timer(struct queue *q, bool at_once)
     }
     at = mono_min(at, batch_wake_at(q));
     if (q->commit_ended != NULL) {
-        CHECK(event_add(q->commit_ended, NULL) == 0); /* for once: the turn then looks */
+        CHECK(event_add(q->commit_ended, NULL) == 0); /* once: the turn then reads the result */
     }
     at = mono_min(at, policies_wake_at(&q->policies));
     at = mono_min(at, inquiries_wake_at(q));
@@ -200,14 +206,14 @@ static void on_commit_ended(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd;
     (void)what;
-    (void)arg; /* the turn that follows takes it in */
+    (void)arg; /* the next turn reads the result */
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd;
     (void)what;
-    (void)arg; /* the turn that follows does what is due */
+    (void)arg; /* the next turn does what is due */
 }
 
 static bool stop_turn(struct queue *q)
@@ -227,8 +233,8 @@ static bool stop_turn(struct queue *q)
     return true;
 }
 
-/* Where the spool serves a selection of messages, that is all when nothing can be done for them
- * now. */
+/* Stops the daemon on a spool that serves a selection of messages, when no more can be done for
+ * them now. */
 static void end_single_pass(struct queue *q)
 {
     if (!spool_single_pass(q->spool) || !external_has_looked(&q->external) || q->pass_ended ||
@@ -240,7 +246,7 @@ static void end_single_pass(struct queue *q)
     wire_put_empty(q->role->parent, WIRE_STOP_ALL);
 }
 
-/* Make durable what was applied, then do what a spool without an open batch allows. */
+/* Commits what was applied, then calls what needs a spool without an open batch. */
 static void commit(struct queue *q)
 {
     bool is_idle = !spool_dirty(q->spool);
@@ -249,7 +255,7 @@ static void commit(struct queue *q)
         spool_commits_turn(q->spool);
         external_tell(q);
         queue_take_over(q);
-        node_lease_turn(q); /* it may have been renewed, or lost */
+        node_lease_turn(q); /* the lease may have been renewed or lost */
     }
     batch_turn(q);
     operations_turn(q);
@@ -260,7 +266,7 @@ static void commit(struct queue *q)
     }
 }
 
-/* Bring mail into memory. True when there is more right now. */
+/* Brings mail into memory. Returns true if more can be brought in at once. */
 static bool bring_in(struct queue *q)
 {
     bool more = queue_clock_walk(q);
@@ -269,6 +275,7 @@ static bool bring_in(struct queue *q)
     if (!batch_is_blocked(&q->batch) && !q->role->stopping) {
         more |= park_admit_some(q);
         more |= park_tell_some(q);
+        park_age_some(q);
     }
     more |= flush_some(q);
     more |= interventions_turn(q);
@@ -282,7 +289,7 @@ static void flush_logs(struct queue *q)
     }
 }
 
-/* What came in from other processes since the last turn was applied as it came. */
+/* Runs once after the events of the loop, which have applied what other processes sent. */
 static void queue_turn(struct role *role)
 {
     struct queue *q = role->state;
@@ -293,12 +300,12 @@ static void queue_turn(struct role *role)
     check_now_and_then(q);
     node_lease_turn(q);
     agents_turn(&q->agents);
-    queue_decide(q); /* on what came in */
+    queue_decide(q); /* after events */
     journal_turn(q);
     commit(q);
     queue_retry_turn(q);
     more = bring_in(q);
-    queue_decide(q); /* on what was committed or brought in */
+    queue_decide(q); /* after the commit and new mail */
     auditor_step(q);
     policies_turn(q);
     clients_tell(&q->clients);
@@ -312,8 +319,9 @@ static void queue_turn(struct role *role)
 
 /* ---- the role ------------------------------------------------------------------------------- */
 
-/* Open the spool. The queue process of a daemon that was killed holds it until it has stored what
- * it knows and has ended; a daemon that lives holds it for longer than we wait. */
+/* Opens the spool. After a daemon was killed, its queue process has the spool open until it has
+ * stored its results; the wait is long enough for that. A running daemon keeps the spool open for
+ * longer. */
 static int open_spool(struct queue *q, const struct spool_options *options, struct buf *error)
 {
     const struct timespec pause = {.tv_nsec = PREDECESSOR_LOOK_US * 1000};
@@ -334,11 +342,10 @@ static int open_spool(struct queue *q, const struct spool_options *options, stru
             told = true;
         }
         buf_clear(error);
-        (void)nanosleep(&pause, NULL); /* when it ends early we look earlier */
+        (void)nanosleep(&pause, NULL); /* interrupted: look earlier */
     }
 }
 
-/* A parent that stops does not wait until a process has started. */
 static const char *ring_of(void *arg, struct slice transport, struct slice nexthop)
 {
     const struct queue *q = arg;
@@ -346,6 +353,7 @@ static const char *ring_of(void *arg, struct slice transport, struct slice nexth
     return policy_shared_ring(q->conf, transport, nexthop);
 }
 
+/* Has the parent ended? A start then stops early. */
 static bool is_over(void *arg)
 {
     const struct role *role = arg;
@@ -373,7 +381,7 @@ static int queue_start(struct role *role)
     int rc;
 
     (void)snprintf(side, sizeof side, "%s/" SIDE_STORE,
-                   role->conf->state_directory); /* cut: it can't be opened, and is not needed */
+                   role->conf->state_directory); /* cut: it can't be opened and is not needed */
     role->state = q;
     q->role = role;
     q->conf = role->conf;
@@ -402,7 +410,7 @@ static int queue_start(struct role *role)
         park_fini(&q->parking);
         mem_free(q);
         role->state = NULL;
-        return 1;
+        return rc == -EUCLEAN ? EX_DATAERR : 1; /* a restart would not help */
     }
     buf_fini(&error);
     if (!node_lease_begin(q)) {
@@ -417,6 +425,7 @@ static int queue_start(struct role *role)
     q->started = clock_wall();
     destinations_init(&q->destinations);
     q->sched = sched_new(&limits);
+    unstored_begin(q);
     journal_begin(q);
     hooks_begin(q);
     interventions_begin(q);
@@ -473,6 +482,7 @@ static void queue_peer(struct role *role, const struct wire_peer *peer, int fd)
         return;
     case ROLE_AUTH:
     case ROLE_WHATIF:
+    case ROLE_RESOLVE:
     case ROLE_PARENT:
     case ROLE_QUEUE:
     case ROLE_COUNT:
@@ -519,7 +529,7 @@ static void queue_begin(struct role *role)
     set_timer(q, true);
 }
 
-/* Take everything out of the scheduler: what is being delivered ends as usual. */
+/* Takes all messages out of the scheduler. Deliveries in flight end as usual. */
 static void leave_all(struct queue *q)
 {
     struct active_msg *m, *next;
@@ -532,7 +542,7 @@ static void leave_all(struct queue *q)
 
 void queue_reroute(struct queue *q)
 {
-    leave_all(q); /* to be claimed again and routed anew */
+    leave_all(q); /* to be claimed and routed again */
     if (!conf_spool_routes(q->conf)) {
         interventions_reroute(q);
     }
@@ -547,7 +557,8 @@ static void queue_reload(struct role *role, const struct conf *old)
         log_warning("spool: a change takes effect at the next start");
     }
     q->conf = role->conf;
-    batch_commit(q); /* what waits for its commit was admitted under the old limits */
+    spool_set_secret(q->spool, role_file(role, slice_string(q->conf->spool_password_file)));
+    batch_commit(q); /* messages in the batch were admitted under the old limits */
     sched_set_limits(q->sched, &limits);
     journal_reload(q);
     transports_load(q);
@@ -574,7 +585,7 @@ static void queue_stop(struct role *role)
     HASH_ITER(hh, q->active.deliveries, d, next)
     {
         if (!d->sent) {
-            queue_delivery_untried(q, d); /* its agent will not come back */
+            queue_delivery_untried(q, d); /* its agent will not return */
         }
     }
     log_info("stopping: %u deliveries in flight", HASH_COUNT(q->active.deliveries));
@@ -595,7 +606,7 @@ static void queue_end(struct role *role)
 {
     struct queue *q = role->state;
 
-    /* The last turn's decisions may have made steps. What is left batch_end tells. */
+    /* The last turn may have added steps. batch_end logs those that are left. */
     (void)batch_drain(q, END_WAIT_US);
     batch_end(q);
     operations_drop(q, true);
@@ -613,6 +624,7 @@ static void queue_end(struct role *role)
     park_fini(&q->parking);
     requested_fini(&q->requested);
     damage_fini(&q->damage);
+    unstored_fini(&q->unstored);
     external_end(&q->external);
     active_fini(&q->active);
     agents_fini(&q->agents);
@@ -622,7 +634,7 @@ static void queue_end(struct role *role)
         log_sink_fini(&q->log_sinks[i]);
     }
     node_lease_fini(&q->lease);
-    spool_close(q->spool); /* it asks what is to be handed over */
+    spool_close(q->spool); /* reads the facts to hand over */
     destinations_fini(&q->destinations);
     transports_fini(&q->transports);
     sched_free(q->sched);

@@ -1,5 +1,6 @@
 /*
- * The queue process: spool and scheduler wired together. It holds the database and has no network.
+ * The queue process: connects spool and scheduler. It has the spool open and no access to the
+ * network.
  *
  *   WIRE_SUBMIT --> spool_submit --+                        +--> WIRE_SUBMIT_DONE, sched_open
  *   WIRE_RESULT --> settle, -------+--> one spool_commit ---+
@@ -7,11 +8,10 @@
  *   sched_next  --> defer, end ----+
  *          +------> WIRE_DELIVER (of committed messages only)
  *
- * What changes the spool is committed once per turn (batch.h); nothing is acknowledged before.
+ * Changes of the spool are committed once per turn (batch.h); nothing is acknowledged earlier.
  *
- * This header has what the modules share: struct queue, in which each module has a struct of its
- * own, and its rules in a header of its own. Fields of such a struct are read and written by its
- * module; the others call its functions.
+ * This header declares struct queue, in which each module has a struct of its own. Only its module
+ * reads and writes the fields of such a struct; other modules call its functions.
  */
 #ifndef QUEUE_QUEUE_H
 #define QUEUE_QUEUE_H
@@ -53,9 +53,11 @@
 #include "role.h"
 #include "route.h"
 #include "scheduler.h"
+#include "setting_fault.h"
 #include "spool.h"
 #include "spool_routes.h"
 #include "transports.h"
+#include "unstored.h"
 #include "watches.h"
 #include "hooks.h"
 #include "tls_question.h"
@@ -64,12 +66,12 @@
 
 struct event;
 
-/* Since the start. */
+/* Counts since the start. */
 struct queue_counts {
     uint64_t submitted;                             /* messages */
     uint64_t delivered, deferred, bounced, expired; /* recipients */
-    uint64_t reports;                               /* made */
-    uint64_t completed;                             /* control files that came to their end */
+    uint64_t reports;                               /* bounces and notices made */
+    uint64_t completed;                             /* control files that have ended */
 };
 
 struct queue {
@@ -83,16 +85,17 @@ struct queue {
     struct busiest busiest;
     struct log_sink log_sinks[LOG_SINK_COUNT];
     struct rng rng;
-    struct waiting_questions questions; /* of the control process */
+    struct waiting_questions questions; /* questions that wait for the spool */
     unsigned question_count;
-    struct wall question_asked; /* the one that is being answered */
+    struct wall question_asked; /* time of the question that is being answered */
     struct inquiries inquiries;
     struct batch batch;
     struct destinations destinations;
-    struct wall started; /* mail that is older wakes nothing */
+    struct wall started; /* start of the process; older mail wakes nothing */
     struct queue_clock clock;
     struct requested requested;
     struct damage damage;
+    struct unstored unstored;
     struct transports transports;
     struct worker_processes agents;
     struct clients clients;
@@ -102,53 +105,55 @@ struct queue {
     struct hook_places hooks;
     struct channel *control;
     struct event *timer;
-    struct event *commit_ended; /* NULL: they end at once */
+    struct event *commit_ended; /* NULL if commits are synchronous */
     struct external external;
-    bool pass_ended; /* spool_single_pass: the parent has been told */
+    bool pass_ended; /* spool_single_pass: the parent has been asked to stop */
     struct import import;
     struct awaited_reads reads;
-    struct mono next_check; /* of free space, and of a failed storage */
-    unsigned deferred;      /* without an attempt, in this turn */
-    struct mono stop_at;    /* when stopping: give up on what is being delivered */
+    struct mono next_check; /* next check of free space and of failed storage */
+    unsigned deferred;      /* recipients deferred without an attempt in this turn */
+    struct mono stop_at;    /* when stopping: end of the wait for deliveries in flight */
     struct queue_counts counts;
     struct class_counts class_counts;
     struct measures measures;
     struct send_counts *send_counts; /* owned */
     struct parked_mail parking;
     struct flushes flushes;
+    struct setting_faults setting_faults;
     struct interventions interventions;
     struct journal journal;
 };
 
 /* ---- queue.c ---- */
 
-/* Take a message out of memory, whatever is under way of it: results still count, its pass has no
- * end of its own any more. */
+/* Takes a message out of memory, even while deliveries are in flight: their results still count,
+ * but the pass stores no end. */
 void queue_drop(struct queue *q, struct msg_id id);
 
-/* Something that the spool said -EAGAIN for may be at hand now: those that wait for it
- * try again. */
+/* Lets everything that waits for data of the spool (-EAGAIN) try again, as the data may be loaded
+ * now. */
 void queue_at_hand(struct queue *q);
 
-/* Take it out of the scheduler but leave it to the spool as it is, to be claimed again. */
+/* Takes a message out of the scheduler without a change of its rows, so that it can be claimed
+ * again. */
 void queue_leave(struct queue *q, struct msg_id id);
-/* Another node has it now: nothing of it is stored any more. There may be thousands, and each would
- * have to be read before its end could be found to be of no effect. */
+/* Drops a message that another node owns now; nothing of it is stored. Its steps in the batch are
+ * dropped here, as thousands may be lost and each step would read its message in vain. */
 void queue_lose(struct queue *q, struct msg_id id);
-/* All that is claimed was lost: so is what is here without a claim, as the batch that had claimed
- * it has failed. */
+/* Loses all messages in memory that are not claimed, after all claims were lost. This includes
+ * messages whose claim was in a batch that has failed. */
 void queue_lose_unclaimed(struct queue *q);
 
-/* The tables by which mail is routed are others now: all of it is routed anew. */
+/* Routes all mail again, since the routing tables have changed. */
 void queue_reroute(struct queue *q);
 
-/* The generation of routes that are found now (spool_routes.h). */
+/* Returns the generation of routes that are found now (spool_routes.h). */
 static inline uint64_t queue_route_generation(const struct queue *q)
 {
     return spool_route_generation(q->spool, q->conf->route_generation);
 }
 
-/* How often free space and a failed storage are looked at. */
+/* Interval between checks of free space and of failed storage. */
 #define QUEUE_CHECK_PERIOD_US (1 * US_PER_S)
 
 #endif

@@ -15,7 +15,8 @@
 
 #define NO_PROCESS "the delivering process can't be started"
 
-/* Which process delivers for a destination: always the same, so that its connections are there. */
+/* Returns the process for a destination: always the same one, so that it has the open
+ * connections. */
 static struct worker_process *agent_for(struct queue *q, enum wire_role role, const char *dest)
 {
     unsigned wanted = role != ROLE_DELIVER || q->agents.deliver_count == 0
@@ -31,7 +32,7 @@ static struct worker_process *agent_for(struct queue *q, enum wire_role role, co
     return NULL;
 }
 
-/* What is in memory of this message, if it can be given on. */
+/* Returns true if a copy of the content is in memory and can be sent. */
 static bool content_at_hand(struct active_msg *m, struct slice *ret_content, int *ret_fd)
 {
     if (m->content == NULL) {
@@ -40,22 +41,23 @@ static bool content_at_hand(struct active_msg *m, struct slice *ret_content, int
     if (m->content_fd >= 0) {
         *ret_fd = fcntl(m->content_fd, F_DUPFD_CLOEXEC, 0);
         if (*ret_fd < 0) {
-            return false; /* no descriptor is left; reading it again says what can be done */
+            return false; /* no descriptor is left: the caller reads the content from the spool */
         }
     }
     *ret_content = slice_of(m->content, m->content_len);
     return true;
 }
 
-/* Give the delivery's content in the frame, in a descriptor, or later. False: it can't be read, or,
- * with *ret_place CONTENT_ON_DEMAND, not yet. A
- * message whose content is not what was stored has been quarantined then: it is never delivered. */
+/* Puts the content of a delivery into the frame or a descriptor, or decides that the agent requests
+ * it later (CONTENT_ON_DEMAND). Returns false if the content can't be read, or is not loaded yet
+ * (*ret_place is CONTENT_ON_DEMAND). A message whose content differs from what was stored is
+ * quarantined, and never delivered. */
 static bool content_for(struct queue *q, struct delivery *f, bool on_demand_allowed,
                         struct buf *bytes, struct slice *ret_content, int *ret_fd,
                         enum wire_content_place *ret_place)
 {
     struct active_msg *m = f->msg;
-    /* What is kept in a descriptor takes no more memory with each delivery. */
+    /* A descriptor is shared: a further delivery needs no more memory. */
     bool is_shared = m->content_fd >= 0;
     uint64_t size;
     int rc;
@@ -70,12 +72,15 @@ static bool content_for(struct queue *q, struct delivery *f, bool on_demand_allo
     if (!content_at_hand(m, ret_content, ret_fd)) {
         rc = spool_read_content(q->spool, m->id, bytes, ret_fd, &size);
         if (rc == -EAGAIN) {
-            *ret_place = CONTENT_ON_DEMAND; /* by then it may be at hand */
+            *ret_place = CONTENT_ON_DEMAND; /* loaded by then, perhaps */
             return on_demand_allowed;
         }
         if (rc != 0) {
             if (rc == -EBADMSG) {
                 queue_quarantine(q, m->id, spool_error(q->spool));
+            } else if (rc == -EUCLEAN || rc == -EIO) {
+                damage_hide(q, m->id, spool_error(q->spool), true);
+                queue_drop(q, m->id);
             } else {
                 log_warning("%s: content can't be read: %s", m->id_text, spool_error(q->spool));
             }
@@ -85,7 +90,7 @@ static bool content_for(struct queue *q, struct delivery *f, bool on_demand_allo
         if (*ret_fd < 0) {
             active_keep_content(&q->active, m, *ret_content);
         } else if (wire_fd_is_sealed(*ret_fd,
-                                     m->size)) { /* memory: others of its deliveries share it */
+                                     m->size)) { /* in memory: shared with other deliveries */
             active_keep_fd(&q->active, m, *ret_content, *ret_fd);
         }
     }
@@ -95,7 +100,8 @@ static bool content_for(struct queue *q, struct delivery *f, bool on_demand_allo
     return true;
 }
 
-/* The process has asked for it. When it is not at hand it is given when it is. */
+/* Sends content that the process has requested; if it is not loaded, agents_at_hand sends it
+ * later. */
 static void give_content(struct queue *q, struct worker_process *agent, struct delivery *f)
 {
     struct wire_content content = {.entry = f->entry};
@@ -153,7 +159,7 @@ static void delivery_send(struct queue *q, struct delivery *f, struct worker_pro
         .sender = slice_string(m->sender),
         .envid = slice_string(m->envid),
         .flags = m->flags,
-        .arrived = m->arrived,
+        .arrived = queue_clock_for_others(q, m->arrived),
         .cache_load = f->cache_load,
         .cache_store = f->cache_store,
         .rcpts = rcpts,
@@ -163,7 +169,7 @@ static void delivery_send(struct queue *q, struct delivery *f, struct worker_pro
     f->agent = (unsigned)(agent - q->agents.at);
     if (agent_kind(f->kind)->by_path) {
         frame.place = CONTENT_NONE;
-        f->has_content = true; /* it is found by its path */
+        f->has_content = true; /* found by its path */
         report_verbose(q, m->id, "Feeding to child; chan = '%s' cmd: %s\t%s",
                        transport_name(&q->transports, f->transport), m->path, f->dest);
         wire_put_deliver(agent->channel, &frame, -1);
@@ -171,7 +177,7 @@ static void delivery_send(struct queue *q, struct delivery *f, struct worker_pro
         f->has_content = frame.place != CONTENT_ON_DEMAND;
         wire_put_deliver(agent->channel, &frame, fd);
     } else if (active_is_dropped(m)) {
-        queue_delivery_untried(q, f); /* it was quarantined: nothing is said of its recipients */
+        queue_delivery_untried(q, f); /* quarantined or damaged: its recipients are unknown */
     } else {
         queue_delivery_crashed(q, f, "message content can't be read");
     }
@@ -212,7 +218,7 @@ void queue_deliver(struct queue *q, const struct sched_action *action)
     } else if (agent->channel != NULL) {
         delivery_send(q, f, agent);
     } else {
-        f->agent = (unsigned)(agent - q->agents.at); /* sent when it is back */
+        f->agent = (unsigned)(agent - q->agents.at); /* sent when the process is back */
     }
 }
 
@@ -235,7 +241,7 @@ static void agent_lost(struct queue *q, struct worker_process *agent)
     }
     HASH_ITER(hh, q->active.deliveries, f, next)
     {
-        if (f->sent && f->agent == index) {
+        if (f->sent && f->agent == index && !f->is_replaced) {
             queue_delivery_crashed(q, f, "the delivering process ended unexpectedly");
         }
     }
@@ -260,8 +266,8 @@ static bool role_is_served(const struct queue *q, enum wire_role role)
     return false;
 }
 
-/* While no process delivers for a transport its mail is deferred at once, not when its turn has
- * come. */
+/* Makes the scheduler defer a transport's mail at once while no process delivers for it, without
+ * waiting for the mail's turn. */
 static void tell_transports(struct queue *q, enum wire_role role)
 {
     bool served = role_is_served(q, role);
@@ -324,7 +330,7 @@ void agents_break_off(struct queue *q, struct msg_id id)
     }
 }
 
-/* A process tells of its agents. */
+/* Passes a process's report on its agents on to the kind of agent. */
 static bool agent_told(struct queue *q, enum wire_role role, struct slice body)
 {
     for (unsigned i = 0; i < AGENT_KINDS; i++) {
@@ -345,7 +351,8 @@ static bool agent_frame(struct queue *q, struct worker_process *agent, const str
     case WIRE_RESULT:
         return queue_take_result(q, agent, frame->body);
     case WIRE_SUBMIT:
-        return agent->role == ROLE_FILTER && clients_take_report(q, agent->channel, frame);
+        return agent->role == ROLE_FILTER &&
+               clients_take_replacement(q, agent->channel, (unsigned)(agent - q->agents.at), frame);
     case WIRE_NEED_CONTENT:
         if (!wire_get_need_content(frame->body, &entry)) {
             return false;
@@ -355,7 +362,7 @@ static bool agent_frame(struct queue *q, struct worker_process *agent, const str
             f->has_content) {
             return false;
         }
-        f->has_content = true; /* a descriptor for each asking would leave us without any */
+        f->has_content = true; /* a descriptor per request would use up all of them */
         give_content(q, agent, f);
         return true;
     case WIRE_POLICY_ASK:
@@ -386,7 +393,7 @@ static void on_agent(void *arg, struct channel *ch)
         bool ok = agent_frame(q, agent, &frame);
 
         if (frame.fd >= 0) {
-            (void)close(frame.fd); /* of a report, whose content was copied; agents send no other */
+            (void)close(frame.fd); /* of a submission, whose content was copied */
         }
         if (!ok) {
             log_error("%s %u: sent what it must not: connection closed",

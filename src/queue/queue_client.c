@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,7 +17,8 @@
 #include "spool_keys.h"
 #include "send_limit.h"
 
-/* Bytes about a limit that is reached; a user's name has SEND_NAME_MAX at most. */
+/* Longest text about a limit that is reached, in bytes; a user's name is at most SEND_NAME_MAX
+ * long. */
 #define SEND_TEXT_MAX 512
 
 _Static_assert(BATCH_WAITING_MAX == 1000 && BATCH_WAITING_SIZE == 16 << 20, "as it is said");
@@ -57,6 +59,10 @@ void clients_answer(struct queue *q, struct channel *client, uint64_t token, str
         done.code = 554;
         done.status = SLICE("5.6.0");
         done.text = SLICE("Message can't be stored as it is");
+    } else if (rc == -ESTALE) {
+        done.code = WIRE_SUBMIT_GIVE_BACK;
+        done.status = SLICE("4.3.2");
+        done.text = SLICE("Something else happens to the message");
     } else if (rc == -EBUSY) {
         done.code = 451;
         done.status = SLICE("4.3.2");
@@ -69,7 +75,7 @@ void clients_answer(struct queue *q, struct channel *client, uint64_t token, str
     wire_put_submit_done(client, &done);
 }
 
-/* What a client is told that would send more; cut at most. */
+/* Puts the reply to a client that has reached a limit; a text that is too long is cut. */
 static void put_limit(const struct queue *q, const struct send_origin *origin,
                       enum send_limit limit, struct buf *out)
 {
@@ -133,8 +139,8 @@ static bool take_refusal(struct queue *q, struct slice body)
     return true;
 }
 
-/* May this message be sent? Other sessions of the same client or user may have been faster since
- * its process has asked. If not, that process is told so. */
+/* Returns true if this message may be sent. Other sessions of the same client or user may have used
+ * up the limit since the receiving process asked; then the submission is refused here. */
 static bool may_send(struct queue *q, struct channel *ch, const struct wire_submit *m)
 {
     const struct send_origin origin = {m->send_client, m->send_login};
@@ -170,11 +176,11 @@ static void count_sent(struct queue *q, const struct wire_submit *m)
     }
 }
 
-/* A call of several messages has a key for itself, which says what was asked for and so is there
- * before any of its messages' is, and one for each message. */
+/* Keys of a call by HTTP. A call of several messages has a key of its own, stored before any of its
+ * messages, and one key for each message. */
 struct call_keys {
     struct slice call;
-    struct slice message; /* the same, when there is only one */
+    struct slice message; /* the call's own key if there is only one message */
     bool call_known;
     char room[WIRE_KEY_MAX + 16];
 };
@@ -192,7 +198,7 @@ static void name_keys(struct call_keys *k, const struct wire_submit *m)
     }
 }
 
-/* 0, -ENOENT or the negative errno of why not; as find_keys. */
+/* Finds a key and its message. Returns 0, -ENOENT, or another negative errno as find_keys does. */
 static int find_key(struct queue *q, struct slice name, struct slice sum, struct msg_id *ret_id)
 {
     struct spool_key key = {.key = name};
@@ -205,8 +211,8 @@ static int find_key(struct queue *q, struct slice name, struct slice sum, struct
     return rc == -ENOSPC ? -EDQUOT : rc;
 }
 
-/* Was the message of these keys submitted before? 0: as *ret_id; -ENOENT: it was not; else the
- * negative errno of why it can't be. */
+/* Finds the message that was submitted with these keys before. Returns 0 and *ret_id, -ENOENT if
+ * there is none, or the negative errno of why the message can't be submitted. */
 static int find_keys(struct queue *q, const struct wire_submit *m, struct call_keys *k,
                      struct msg_id *ret_id)
 {
@@ -235,11 +241,12 @@ static int add_key(struct queue *q, struct slice name, struct slice sum, struct 
     return spool_key_add(q->spool, &key);
 }
 
-/* Submit the message, with its keys. */
+/* Submits the message and stores its keys. */
 static int submit_once(struct queue *q, const struct wire_submit *m, const struct call_keys *k,
-                       int fd, bool is_report, struct msg_id *ret_id, struct active_msg **ret_msg)
+                       int fd, struct delivery *replaced, struct msg_id *ret_id,
+                       struct active_msg **ret_msg)
 {
-    int rc = submit_message(q, m, fd, is_report, ret_id, ret_msg);
+    int rc = submit_message(q, m, fd, replaced, ret_id, ret_msg);
 
     if (rc != 0 || m->key.len == 0) {
         return rc;
@@ -257,9 +264,27 @@ static int submit_once(struct queue *q, const struct wire_submit *m, const struc
     return rc;
 }
 
-static void submit(struct queue *q, struct channel *ch, const struct frame *frame, bool is_report,
+/* Finds the delivery whose recipients the message replaces. Only an agent may replace recipients,
+ * those of its own delivery; a client passes NO_AGENT. Returns false if the frame breaks the
+ * protocol. */
+#define NO_AGENT UINT_MAX
+
+static bool find_replaced(struct queue *q, const struct wire_submit *m, unsigned agent,
+                          struct delivery **ret)
+{
+    struct delivery *d = m->replaces != 0 ? delivery_find(&q->active, m->replaces) : NULL;
+
+    *ret = d;
+    if (agent == NO_AGENT) {
+        return m->replaces == 0;
+    }
+    return d != NULL && d->sent && d->agent == agent && !d->is_replaced && m->key.len == 0;
+}
+
+static void submit(struct queue *q, struct channel *ch, const struct frame *frame, unsigned agent,
                    bool *ret_ok)
 {
+    struct delivery *replaced = NULL;
     struct wire_submit m;
     struct wire_rcpt *rcpts;
     struct active_msg *msg = NULL;
@@ -269,15 +294,18 @@ static void submit(struct queue *q, struct channel *ch, const struct frame *fram
     int rc;
 
     *ret_ok = wire_get_submit(frame->body, &m, &rcpts);
-    if (*ret_ok && m.key_sum.len != (m.key.len > 0 ? SPOOL_KEY_SUM : 0)) {
+    if (*ret_ok && (m.key_sum.len != (m.key.len > 0 ? SPOOL_KEY_SUM : 0) ||
+                    !find_replaced(q, &m, agent, &replaced))) {
         mem_free(rcpts);
         *ret_ok = false;
     }
     if (!*ret_ok) {
         return;
     }
-    if (!q->clients.flow.space_ok) {
-        rc = -ENOSPC; /* the sender of the frame did not know yet */
+    if (replaced != NULL && (q->role->stopping || active_is_out(replaced->msg))) {
+        rc = -ESTALE; /* changed by an operator, for example */
+    } else if (!q->clients.flow.space_ok) {
+        rc = -ENOSPC; /* the client has not received the state yet */
     } else if (!q->clients.flow.storage_ok || q->role->stopping) {
         rc = -EIO;
     } else if (batch_is_full(q, m.content.len + m.fd_size)) {
@@ -292,16 +320,18 @@ static void submit(struct queue *q, struct channel *ch, const struct frame *fram
             mem_free(rcpts);
             return;
         }
-        rc = submit_once(q, &m, &keys, frame->fd, is_report, &id, &msg);
+        rc = submit_once(q, &m, &keys, frame->fd, replaced, &id, &msg);
     }
     mem_free(rcpts);
     if (rc == 0 && !repeated) {
         count_sent(q, &m);
     }
-    if (rc != 0) { /* nothing of it is in the batch, or the batch will fail as well */
+    if (rc != 0) { /* the batch has no part of the message, or will fail, too */
         clients_answer(q, ch, m.token, (struct msg_id){0}, rc, false);
     } else {
-        batch_add_submission(q, id, msg, ch, m.token, repeated, m.content.len + m.fd_size);
+        /* Replaced mail is not counted as new mail. */
+        batch_add_submission(q, id, msg, ch, m.token, repeated || replaced != NULL,
+                             m.content.len + m.fd_size, m.replaces);
     }
 }
 
@@ -317,7 +347,8 @@ static bool take_dialogue(struct queue *q, struct channel *ch, struct slice body
     UNREACHABLE("a channel that is no client's");
 }
 
-/* Do what the frame asks for; its descriptor stays the caller's. False: it does not decode. */
+/* Handles a frame; its descriptor stays the caller's. Returns false if the frame breaks the
+ * protocol. */
 static bool client_frame(struct queue *q, struct channel *ch, const struct frame *frame)
 {
     struct wire_etrn etrn;
@@ -325,7 +356,7 @@ static bool client_frame(struct queue *q, struct channel *ch, const struct frame
 
     switch (frame->type) {
     case WIRE_SUBMIT:
-        submit(q, ch, frame, false, &ok);
+        submit(q, ch, frame, NO_AGENT, &ok);
         return ok;
     case WIRE_ETRN:
         if (!wire_get_etrn(frame->body, &etrn)) {
@@ -354,11 +385,12 @@ static bool client_frame(struct queue *q, struct channel *ch, const struct frame
     }
 }
 
-bool clients_take_report(struct queue *q, struct channel *ch, const struct frame *frame)
+bool clients_take_replacement(struct queue *q, struct channel *ch, unsigned agent,
+                              const struct frame *frame)
 {
     bool ok;
 
-    submit(q, ch, frame, true, &ok);
+    submit(q, ch, frame, agent, &ok);
     return ok;
 }
 
@@ -384,7 +416,7 @@ static void on_client(void *arg, struct channel *ch)
         bool ok = client_frame(q, ch, &frame);
 
         if (frame.fd >= 0) {
-            (void)close(frame.fd); /* a submission's content has been copied */
+            (void)close(frame.fd); /* content of a submission, already copied */
         }
         if (!ok) {
             log_error("a frame of a submission client does not decode: connection closed");
@@ -415,7 +447,7 @@ bool clients_adopt(struct queue *q, const struct wire_peer *peer, int fd)
     return false;
 }
 
-/* ---- how the queue is doing ----------------------------------------------------------------- */
+/* ---- state of the queue ---------------------------------------------------------------------- */
 
 void clients_init(struct clients *c)
 {
@@ -437,7 +469,7 @@ void clients_storage(struct clients *c, bool ok)
     c->told = false;
 }
 
-/* Deliveries for whose end other nodes wait. */
+/* Counts deliveries whose end another node waits for. */
 static uint64_t count_awaited(const struct queue *q)
 {
     uint64_t count = 0;
@@ -446,6 +478,12 @@ static uint64_t count_awaited(const struct queue *q)
         count += d->is_awaited;
     }
     return count;
+}
+
+/* Does this daemon receive mail itself, not only through programs of another mail system? */
+static bool receives_mail(const struct conf *conf)
+{
+    return conf->listen.count > 0 || conf->maildrop[0] != '\0';
 }
 
 void queue_flow_update(struct queue *q)
@@ -461,7 +499,7 @@ void queue_flow_update(struct queue *q)
     flow.storage_ok = q->clients.commits_work && q->clients.spool_is_fit;
     if (rc == 0) {
         flow.free_bytes = free_bytes;
-        flow.space_ok = free_bytes >= minimum;
+        flow.space_ok = free_bytes >= minimum || !receives_mail(q->conf);
         if (!flow.space_ok && q->clients.flow.space_ok) {
             log_warning("queue_minfree: %" PRIu64 " bytes free, %" PRIu64
                         " wanted: mail is refused for now",

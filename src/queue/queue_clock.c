@@ -12,11 +12,11 @@
 #include "spool_lease.h"
 #include "spool_search.h"
 
-/* What is less is left to the clock's own corrections. */
+/* Smaller differences are left to the corrections of the clock itself. */
 #define STEP_US (5 * US_PER_S)
 /* Messages per page and commit. */
 #define WALK_PAGE 200
-/* At a start: the newest id is so far in the future. */
+/* At a start, the newest id is wrong if it is further in the future than this. */
 #define FUTURE_US (60 * US_PER_S)
 #define WAITING   (1u << SPOOL_INCOMING | 1u << SPOOL_DEFERRED | 1u << SPOOL_HOLD)
 
@@ -58,12 +58,32 @@ static void add_walk(struct queue *q, int64_t by_us, bool is_clamp)
         (struct clock_walk){.by_us = by_us, .is_clamp = is_clamp, .last = spool_mark(q->spool)};
 }
 
+/* Makes a node of a cluster use the clock of all nodes, as if the machine's own were set. */
+static void follow_cluster(const struct queue *q)
+{
+    if (spool_has_lease(q->spool)) {
+        clock_set_step(-spool_clock_off_us(q->spool));
+    }
+}
+
+struct wall queue_clock_of_others(const struct queue *q, struct wall t)
+{
+    return moved(t, -spool_clock_off_us(q->spool));
+}
+
+struct wall queue_clock_for_others(const struct queue *q, struct wall t)
+{
+    return moved(t, spool_clock_off_us(q->spool));
+}
+
 void queue_clock_begin(struct queue *q)
 {
     struct wall newest = {(int64_t)spool_mark(q->spool).n};
 
+    follow_cluster(q);
+    clock_update();
     q->clock.offset_us = offset_now();
-    /* Ids of a node run ahead of its clock by what earlier lives had reserved. */
+    /* A node's ids run ahead of its clock by the ids that earlier lives had reserved. */
     if (!spool_has_lease(q->spool) && newest.us > wall_after(clock_wall(), FUTURE_US).us) {
         log_warning("the clock is at %s, and there may be mail of %s: times that lie in the future "
                     "are corrected",
@@ -72,7 +92,7 @@ void queue_clock_begin(struct queue *q)
     }
 }
 
-/* Times in memory. */
+/* Moves the times in memory. */
 static void move_memory(struct queue *q, int64_t by_us)
 {
     struct active_msg *m, *next;
@@ -95,12 +115,13 @@ void queue_clock_look(struct queue *q)
     int64_t offset = offset_now(), step = offset - q->clock.offset_us;
     struct wall was = moved(clock_wall(), -step);
 
+    follow_cluster(q); /* the next turn detects the step */
     if (step > -STEP_US && step < STEP_US) {
         q->clock.offset_us = offset;
         return;
     }
     if (q->clock.walk_count == QUEUE_WALKS_MAX) {
-        return; /* it is set again and again: when a walk has ended */
+        return; /* set repeatedly: handled when a walk has ended */
     }
     q->clock.offset_us = offset;
     log_warning("the clock was set %s by %" PRId64 " s, from %s to %s: retry times and ages of all "
@@ -130,7 +151,7 @@ struct wall queue_clock_to_store(const struct queue_clock *c, struct msg_id id, 
     return moved(t, -queue_clock_pending(c, id));
 }
 
-/* Move the times of one message. */
+/* Moves the stored times of one message. */
 static int move_message(struct queue *q, const struct clock_walk *w, struct msg_id id)
 {
     struct spool_message m;
@@ -164,7 +185,7 @@ static void walk_ended(struct queue *q)
     import_now(&q->import);
 }
 
-/* The commit of a page has ended. */
+/* Handles the end of a page's commit. */
 static void page_ended(struct queue *q, void *arg, int rc)
 {
     struct queue_clock *c = &q->clock;
@@ -172,14 +193,14 @@ static void page_ended(struct queue *q, void *arg, int rc)
     (void)arg;
     c->page_under_way = false;
     if (rc != 0) {
-        c->walks[0].after = c->page_after; /* it is done again */
+        c->walks[0].after = c->page_after; /* repeat the page */
         c->next_walk = mono_after(clock_mono(), QUEUE_CHECK_PERIOD_US);
     } else if (c->page_is_last) {
         walk_ended(q);
     }
 }
 
-/* What is not is asked for. */
+/* Returns true if all these messages are loaded; requests those that are not. */
 static bool are_at_hand(struct queue *q, const struct msg_id *ids, size_t count)
 {
     bool all = true;
@@ -214,7 +235,7 @@ bool queue_clock_walk(struct queue *q)
     }
     while (rc == 0 && done < count && ids[done].n <= w->last.n) {
         rc = move_message(q, w, ids[done]);
-        rc = batch_refused(rc) ? 0 : rc; /* it is damaged, or gone: others see to that */
+        rc = batch_refused(rc) ? 0 : rc; /* damaged or gone: handled elsewhere */
         done += rc == 0;
     }
     if (done == 0 && (rc == -EAGAIN || (rc != 0 && !spool_dirty(q->spool)))) {
@@ -226,10 +247,10 @@ bool queue_clock_walk(struct queue *q)
     c->page_under_way = true;
     w->moved += done;
     if (done > 0) {
-        w->after = ids[done - 1]; /* from now on the spool says the times that were moved */
+        w->after = ids[done - 1]; /* the spool returns moved times from here on */
     }
     batch_add_waiter(q, page_ended, NULL);
-    batch_commit(q); /* also ends a batch that failed; then the page is done again */
+    batch_commit(q); /* also ends a failed batch; then the page is repeated */
     return !c->page_under_way && queue_clock_is_walking(c) &&
            mono_reached(c->next_walk, clock_mono());
 }

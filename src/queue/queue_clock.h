@@ -1,22 +1,23 @@
 /*
- * The wall clock is set while mail waits.
+ * Steps of the wall clock while mail waits.
  *
- * What is stored of times (when mail is due, how old it is) was true by the clock as it was then.
- * The clock of intervals says how much time has really passed, so a step of the wall clock is seen
- * as the difference of the two, at the next event. All times then move with the clock: in memory at
- * once, in the spool page by page ("walk"), so that nothing waits for a time that lies behind, no
- * age jumps, and a clock that is set right again is undone in the same way.
+ * Stored times (when mail is due, how old it is) were right by the wall clock of that moment. The
+ * monotonic clock shows how much time has really passed. So a step of the wall clock shows, at the
+ * next event, as a change of the difference of the two clocks. All times then move with the wall
+ * clock: in memory at once, in the spool page by page (a walk). So no mail waits for a wrong time,
+ * no age jumps, and the correction of a wrong step undoes it.
  *
- *   step --> walks[n]: messages with after < id <= last are stored with times of before
+ *   step --> walks[n]: messages with after < id <= last are stored with times from before the step
  *            page by page, each committed: after grows --> walk ends
  *
- * Owns the walks. Until a walk has come to a message its age is found by adding what is pending for
- * it. No mail enters from disk meanwhile, as what is due is not known.
+ * Owns the walks. Until a walk has reached a message, its age is corrected by what is pending for
+ * it. No mail is read from disk meanwhile, as it is unknown what is due.
  *
- * A clock that was set while no daemon ran can't be told from time that passed. Only mail that
- * seems to have been created in the future shows that it went back: it is due soon, and new.
+ * A step while no daemon ran can't be distinguished from time that passed. Only mail with a
+ * creation time in the future shows that the clock went back: that mail is due soon and counts as
+ * new.
  *
- * Limit: QUEUE_WALKS_MAX walks; a further step of the clock is acted on when one has ended.
+ * Limit: QUEUE_WALKS_MAX walks; a further step is handled when a walk has ended.
  */
 #ifndef QUEUE_QUEUE_CLOCK_H
 #define QUEUE_QUEUE_CLOCK_H
@@ -31,35 +32,40 @@ struct queue;
 
 #define QUEUE_WALKS_MAX 8
 
-/* The times of messages with after < id <= last are stored as they were before a step. */
+/* A walk: messages with after < id <= last are stored with times from before a step. */
 struct clock_walk {
     int64_t by_us;
-    bool is_clamp; /* only times in the future are wrong */
+    bool is_clamp; /* correct only times in the future */
     struct msg_id after, last;
     uint64_t moved;
 };
 
 struct queue_clock {
-    int64_t offset_us;                        /* wall less mono, when they were last compared */
-    struct clock_walk walks[QUEUE_WALKS_MAX]; /* one after the other */
+    int64_t offset_us;                        /* wall minus monotonic time at the last comparison */
+    struct clock_walk walks[QUEUE_WALKS_MAX]; /* walks in progress, oldest step first */
     unsigned walk_count;
     struct mono next_walk;
-    struct msg_id page_after; /* where the page began whose commit is under way */
+    struct msg_id page_after; /* start of the page whose commit is in flight */
     bool page_is_last;
     bool page_under_way;
 };
 
+/* Begins with the present clock. On a node of a cluster, corrects a clock that differs from that of
+ * the other nodes (spool_clock_off_us), for this process only. A later change of the correction is
+ * handled as a step. */
 void queue_clock_begin(struct queue *q);
 
-/* Was the wall clock set since the last time? Called first at each event that comes from the loop.
- */
+/* Convert a time between the clock of this machine's other processes and the clock of this one. */
+struct wall queue_clock_of_others(const struct queue *q, struct wall t);
+struct wall queue_clock_for_others(const struct queue *q, struct wall t);
+
+/* Detects a step of the wall clock and handles it. Called first at each event from the loop. */
 void queue_clock_look(struct queue *q);
 
-/* What is to be added to the times of this message, as the spool has them. */
+/* Returns the time to add to the stored times of this message. */
 int64_t queue_clock_pending(const struct queue_clock *c, struct msg_id id);
 
-/* A time of now or later, as it is to be stored for this message: a walk that has not come to it is
- * going to move it. */
+/* Converts a time for storage: a walk that has not reached the message will move it. */
 struct wall queue_clock_to_store(const struct queue_clock *c, struct msg_id id, struct wall t);
 
 static inline bool queue_clock_is_walking(const struct queue_clock *c)
@@ -67,9 +73,9 @@ static inline bool queue_clock_is_walking(const struct queue_clock *c)
     return c->walk_count > 0;
 }
 
-/* Something that it waited for may be at hand. */
+/* Lets a walk continue that waited for data of the spool. */
 void queue_clock_at_hand(struct queue_clock *c);
-/* Move the times of some messages in the spool; true when there are more. */
+/* Moves the times of some messages in the spool. Returns true if there are more. */
 bool queue_clock_walk(struct queue *q);
 
 #endif

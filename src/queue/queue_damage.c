@@ -6,19 +6,20 @@
 #include "log.h"
 #include "mem.h"
 #include "queue.h"
+#include "unstored.h"
 
 enum damaged_state {
     DAMAGED_HIDDEN,  /* no result waits */
     DAMAGED_RESTING, /* `results` wait */
-    DAMAGED_TRYING,  /* they are being done again, and are not here */
+    DAMAGED_TRYING,  /* results are in the batch again, not here */
 };
 
 struct damaged_message {
     struct msg_id id;
     enum damaged_state state;
-    struct mono again; /* when it is to be tried */
-    int64_t rest_us;   /* how long after that, when it fails */
-    bool is_awaited;   /* others want it */
+    struct mono again; /* time of the next try */
+    int64_t rest_us;   /* wait after the next failure */
+    bool is_awaited;   /* another node waits for it */
     struct step_list results;
     char *why;
     UT_hash_handle hh;
@@ -85,7 +86,7 @@ void damage_rest(struct queue *q, struct msg_id id, const char *why, struct step
 {
     struct damaged_message *m = need(q, id, why);
 
-    CHECK(m->state != DAMAGED_RESTING); /* later ones are added there */
+    CHECK(m->state != DAMAGED_RESTING); /* later results are appended to the waiting ones */
     STAILQ_CONCAT(&m->results, results);
     set_state(&q->damage, m, DAMAGED_RESTING);
     m->again = mono_after(clock_mono(), m->rest_us);
@@ -93,6 +94,13 @@ void damage_rest(struct queue *q, struct msg_id id, const char *why, struct step
         damage_leave(q, id, true);
     }
     m->rest_us = m->rest_us * 2 < QUEUE_REST_MAX_US ? m->rest_us * 2 : QUEUE_REST_MAX_US;
+}
+
+void damage_resume(struct queue *q, struct msg_id id, struct step_list *results)
+{
+    damage_rest(q, id, "its results could not be stored before the last end of this process",
+                results);
+    find(&q->damage, id)->again = clock_mono();
 }
 
 bool damage_is_hidden(const struct damage *d, struct msg_id id)
@@ -118,7 +126,7 @@ const char *damage_why(const struct damage *d, struct msg_id id, struct mono *re
     return m->why;
 }
 
-/* It is read anew, and goes on. */
+/* Gives the message back to the spool, to be read again. */
 static void give_back(struct queue *q, struct damaged_message *m)
 {
     struct msg_id id = m->id;
@@ -135,7 +143,8 @@ void damage_stored(struct queue *q, struct msg_id id, bool is_last)
     if (m == NULL || m->state != DAMAGED_TRYING || !is_last) {
         return;
     }
-    set_state(&q->damage, m, DAMAGED_HIDDEN); /* deliveries that had begun may not have ended */
+    unstored_forget(q, id);
+    set_state(&q->damage, m, DAMAGED_HIDDEN); /* deliveries in flight have perhaps not ended */
     for (m = q->damage.table; m != NULL; m = m->hh.next) {
         if (m->state != DAMAGED_TRYING) {
             m->again = m->again.us != MONO_NEVER.us ? clock_mono() : MONO_NEVER;
@@ -151,6 +160,7 @@ void damage_drop(struct queue *q, struct msg_id id)
         if (m->state == DAMAGED_RESTING) {
             tell_lost(id);
         }
+        unstored_forget(q, id);
         forget(&q->damage, m);
     }
 }
@@ -168,6 +178,7 @@ void damage_leave(struct queue *q, struct msg_id id, bool at_once)
     }
     if (m->state == DAMAGED_RESTING && at_once) {
         tell_lost(id);
+        unstored_forget(q, id);
         batch_free_steps(&m->results);
         set_state(&q->damage, m, DAMAGED_HIDDEN);
     }

@@ -12,17 +12,17 @@
 #include "settlement.h"
 #include "status.h"
 
-/* Messages that one turn defers because their destination has died; the next turn goes on. Each has
- * its rows written, those of mail in passage for the first time, and new mail waits meanwhile: some
- * 55 us each, and more in the commit. All 9,000 at once took 500 ms. */
+/* Messages that one turn defers because their destination is dead; the next turn continues. The
+ * rows of each are written, for mail in passage for the first time, and new mail waits meanwhile:
+ * some 55 us for each message, and more in the commit. All 9,000 at once took 500 ms. */
 #define DEFERRED_PER_TURN 32
 
-/* The key to park a message under whose pass is over, or NULL. */
+/* Returns the key under which to park a message after its pass, or NULL. */
 static char *key_of_dead(const struct queue *q, const struct active_msg *m)
 {
     return owner_target_is_one(&m->waiting.dead)
                ? park_key(q, m->waiting.dead.transport, slice_string(m->waiting.dead.dest),
-                          slice_string(m->sched_class))
+                          slice_string(m->sched_class), false)
                : NULL;
 }
 
@@ -73,6 +73,7 @@ static void remember_step(struct queue *q, const struct sched_action *a, uint32_
 
 static void destination_died(struct queue *q, const struct sched_action *a)
 {
+    park_died(q, a);
     remember_step(q, a, a->window, 0, HISTORY_DEAD);
     journal_destination(q, "dead", transport_name(&q->transports, a->transport), a->dest,
                         (struct wall){clock_wall().us + (a->until.us - clock_mono().us)}, a->window,
@@ -103,7 +104,7 @@ void queue_decide(struct queue *q)
 {
     struct sched_action action;
 
-    /* While stopping nothing is left to start, see queue_stop. */
+    /* While stopping, nothing is left to start; see queue_stop. */
     while (!batch_is_blocked(&q->batch) && node_lease_holds(&q->lease) &&
            pass_held_until(q).us == 0 &&
            sched_next(q->sched, clock_mono(), &action) != SCHED_NONE) {
@@ -122,7 +123,7 @@ void queue_decide(struct queue *q)
         case SCHED_DEFER:
             defer_unattempted(q, &action);
             if (action.can_wait && ++q->deferred >= DEFERRED_PER_TURN) {
-                return; /* there is nothing else to decide, and sched_wake_at says "at once" */
+                return; /* nothing else to decide; sched_wake_at returns "at once" */
             }
             break;
         case SCHED_DONE:
@@ -131,7 +132,9 @@ void queue_decide(struct queue *q)
             break;
         case SCHED_PARK:
             CHECK(m != NULL);
-            pass_finish(q, m, park_key(q, action.transport, action.dest, action.class_name));
+            pass_finish(q, m,
+                        park_key(q, action.transport, action.dest, action.class_name,
+                                 m->is_new && m->waiting.state == WAITS_NOT));
             break;
         case SCHED_ADMIT:
             park_admit(&q->parking, &action);

@@ -1,5 +1,5 @@
 /*
- * Decisions: what the scheduler says is to be done is done.
+ * Decisions: carries out what the scheduler decides.
  *
  * Owns nothing.
  */
@@ -8,8 +8,8 @@
 
 struct queue;
 
-/* Act on what the scheduler has decided, until there is nothing. While results wait to be stored,
- * or this node's lease is over, nothing new starts. */
+/* Carries out decisions until there are no more. While results wait to be stored, or this node's
+ * lease is over, nothing new starts. */
 void queue_decide(struct queue *q);
 
 #endif

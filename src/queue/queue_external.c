@@ -13,10 +13,10 @@
 #include "queue_report.h"
 #include "spool_external.h"
 
-/* After a look that failed. */
+/* Wait after a poll that failed. */
 #define LOOK_AGAIN_US US_PER_S
 
-/* A control file that is to be read again. */
+/* A control file that must be read again. */
 struct resync {
     STAILQ_ENTRY(resync) next;
     char *path; /* owned */
@@ -28,7 +28,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
-    e->poll_at.us = 0; /* the turn that follows looks */
+    e->poll_at.us = 0; /* the next turn polls */
 }
 
 void external_begin(struct queue *q)
@@ -65,7 +65,7 @@ void external_resync(struct external *e, struct slice path)
     STAILQ_INSERT_TAIL(&e->resyncs, r, next);
 }
 
-/* ETRN: the domain is the first word, the rest is about who asked. */
+/* Flushes a domain by ETRN: the first word of the text is the domain, the rest names the client. */
 static void flush_asked(struct queue *q, struct slice text)
 {
     struct slice rest = text, word = slice_cut(&rest, ' ');
@@ -139,6 +139,11 @@ void external_tell(struct queue *q)
             break;
         case SPOOL_EVENT_GAINED:
             interventions_reroute(q);
+            interventions_look_at_keys(q); /* pauses may have ended before the mail came */
+            break;
+        case SPOOL_EVENT_STOP:
+            log_error("spool: %.*s", SLICE_ARGS(event.text));
+            wire_put_empty(q->role->parent, WIRE_STOP_ALL);
             break;
         case SPOOL_EVENT_ENDED:
             log_error("spool: %.*s", SLICE_ARGS(event.text));
@@ -159,7 +164,7 @@ static void resync_all(struct queue *q)
         rc = spool_resync(q->spool, slice_string(r->path));
         if (rc == 0) {
             log_info(" .. resynced!  (wrkcnt %u)", HASH_COUNT(q->active.msgs));
-        } else if (rc != -ENOENT) { /* gone: what it was about has come to its end */
+        } else if (rc != -ENOENT) { /* gone: its recipients have ended */
             log_warning("%s: can't be read again: %s", r->path, spool_error(q->spool));
         }
         mem_free(r->path);
@@ -174,7 +179,7 @@ void external_turn(struct queue *q)
     struct wall again = WALL_NEVER;
 
     if (e->readable != NULL && e->poll_at.us == 0 && (spool_dirty(q->spool) || q->role->stopping)) {
-        CHECK(event_del(e->readable) == 0); /* it would wake us again and again until it is read */
+        CHECK(event_del(e->readable) == 0); /* else it wakes the loop until it is read */
     }
     if (spool_dirty(q->spool)) {
         return;
@@ -187,11 +192,11 @@ void external_turn(struct queue *q)
         }
         e->poll_at = again;
         if (e->readable != NULL) {
-            CHECK(event_add(e->readable, NULL) == 0); /* unless it is */
+            CHECK(event_add(e->readable, NULL) == 0); /* no effect if already added */
         }
         e->looked = e->looked || again.us > clock_wall().us;
         if (e->readable != NULL) {
-            import_now(&q->import); /* something may have come */
+            import_now(&q->import); /* new mail, perhaps */
         }
     }
     external_tell(q);

@@ -1,9 +1,9 @@
 /*
- * External changes: what other programs do to the spool (a router adds control files, an operator
- * moves them, transport agents mark recipients), found now and then and acted on.
+ * External changes: what other programs change in the spool while it is open. A router adds control
+ * files, an operator moves them, transport agents mark recipients.
  *
- * Owns when the spool is polled next, and the control files that are to be read again. Engines that
- * no other program writes to tell of nothing.
+ * Owns the time of the next poll, and the control files that must be read again. Engines whose
+ * store no other program writes have no external changes.
  */
 #ifndef QUEUE_QUEUE_EXTERNAL_H
 #define QUEUE_QUEUE_EXTERNAL_H
@@ -20,24 +20,25 @@ struct queue;
 struct resync;
 
 struct external {
-    struct event *readable; /* the spool has a change to tell of; NULL: it never has */
-    struct wall poll_at;    /* when to look at the latest */
-    bool looked;            /* all of the spool has been looked through once */
+    struct event *readable; /* event of the spool's descriptor for changes; NULL: it has none */
+    struct wall poll_at;    /* latest time of the next poll */
+    bool looked;            /* the whole spool has been read once */
     STAILQ_HEAD(, resync) resyncs;
 };
 
-/* The spool is open: listen to it. Outside a batch, as are the others. */
+/* Begins to watch the spool. Called after the spool was opened, outside a batch, like the functions
+ * below. */
 void external_begin(struct queue *q);
-/* Before the spool is closed. */
+/* Ends watching, before the spool is closed. */
 void external_end(struct external *e);
 
-/* Look at what was changed, if it is time, and act on it. */
+/* Polls the spool if it is time, and applies the changes. */
 void external_turn(struct queue *q);
-/* Look in the next turn, whenever it would be time. */
+/* Makes the next turn search the whole spool. */
 void external_look(struct queue *q);
-/* The clock was set, or the spool was told to scan: poll it in the next turn. */
+/* Makes the next turn poll the spool, after the clock was set or the spool was asked to scan. */
 void external_poll_soon(struct external *e);
-/* When external_turn is to be called at the latest. */
+/* Returns the latest time of the next external_turn. */
 static inline struct wall external_at(const struct external *e)
 {
     return e->poll_at;
@@ -47,10 +48,10 @@ static inline bool external_has_looked(const struct external *e)
     return e->looked;
 }
 
-/* Act on what the spool has to tell by now. */
+/* Applies the events that the spool has ready. */
 void external_tell(struct queue *q);
 
-/* Read this control file again, as soon as there is no batch. */
+/* Reads a control file again, as soon as there is no open batch. */
 void external_resync(struct external *e, struct slice path);
 
 #endif

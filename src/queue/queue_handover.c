@@ -17,7 +17,7 @@ static void tell(void *arg, void (*add)(void *to, const struct spool_suspension 
     while (sched_suspension_each(q->sched, &cursor, &x)) {
         const struct destination *d = destination_find(&q->destinations, x.transport, x.dest);
 
-        if (d != NULL) { /* else there was no mail for it for long */
+        if (d != NULL) { /* otherwise there was no mail for long */
             add(to, &(struct spool_suspension){
                         .transport = slice_string(transport_name(&q->transports, x.transport)),
                         .nexthop = slice_string(d->nexthop),
@@ -35,7 +35,7 @@ void queue_hand_over(struct queue *q)
     spool_hand_over_from(q->spool, tell, q);
 }
 
-/* As long as it could be by this node's parameters. */
+/* Returns the time left, at most the longest that this node's parameters allow. */
 static int64_t bounded(const struct queue *q, const struct destination *d,
                        const struct spool_suspension *s)
 {
@@ -49,13 +49,13 @@ static int64_t bounded(const struct queue *q, const struct destination *d,
     return s->left_us < longest ? s->left_us : longest;
 }
 
-/* Names are texts of this program's, without NUL. */
+/* Is it a name without NUL, like those of this program? */
 static bool name_fits(struct slice name, size_t max)
 {
     return name.len > 0 && name.len <= max && memchr(name.ptr, '\0', name.len) == NULL;
 }
 
-/* False: there is no such destination here. */
+/* Returns false if there is no such destination here, or its time is over. */
 static bool take_over(struct queue *q, const struct spool_suspension *s)
 {
     char nexthop[ROUTE_NEXTHOP_MAX + 1], name[ROUTE_DESTINATION_MAX + 1];
@@ -68,7 +68,7 @@ static bool take_over(struct queue *q, const struct spool_suspension *s)
         !transport_find(&q->transports, s->transport, &x.transport)) {
         return false;
     }
-    (void)snprintf(nexthop, sizeof nexthop, "%.*s", SLICE_ARGS(s->nexthop)); /* these fit */
+    (void)snprintf(nexthop, sizeof nexthop, "%.*s", SLICE_ARGS(s->nexthop)); /* both fit */
     (void)snprintf(name, sizeof name, "%.*s", SLICE_ARGS(s->destination));
     d = destination_need(q, x.transport, name, nexthop);
     left_us = bounded(q, d, s);
@@ -82,7 +82,7 @@ static bool take_over(struct queue *q, const struct spool_suspension *s)
     return true;
 }
 
-/* Processes that deliver keep no connections for destinations of these partitions. */
+/* Makes delivering processes close idle connections for destinations of these partitions. */
 static void leave(struct queue *q, const struct spool_places *places)
 {
     for (const struct destination *d = q->destinations.table; d != NULL; d = d->hh.next) {
@@ -118,7 +118,7 @@ void queue_take_over(struct queue *q)
         leave(q, &places);
     }
     if (spool_partitions_came(q->spool)) {
-        park_tell_all(&q->parking); /* of what is parked there the scheduler does not know */
+        park_tell_all(&q->parking); /* the scheduler does not have the keys parked there yet */
     }
     while (spool_next_suspension(q->spool, &s)) {
         if (take_over(q, &s)) {

@@ -1,22 +1,23 @@
 /*
- * What is known of destinations goes with their partition to another node, and comes with one from
- * there (spool_handover.h): those that are dead until a time, and rate delays that run. The
- * scheduler has them (sched_suspend). Connections that are kept for destinations of a partition
- * that leaves are closed.
+ * Facts about destinations (spool_handover.h) that move with their partition from node to node:
+ * dead destinations with their times, and running rate delays. The scheduler has them
+ * (sched_suspend). Idle connections for destinations of a partition that leaves are closed.
  */
 #ifndef QUEUE_QUEUE_HANDOVER_H
 #define QUEUE_QUEUE_HANDOVER_H
 
 struct queue;
 
-/* When scheduler and transports are there: the spool may ask for them until it is closed. */
+/* Registers the source of the facts with the spool, which uses it until it is closed. Called when
+ * scheduler and transports exist. */
 void queue_hand_over(struct queue *q);
 
-/* The routing tables are others: what is kept for destinations that lie at other nodes now. */
+/* Closes idle connections for destinations of other nodes, after the routing tables have
+ * changed. */
 void queue_leave_elsewhere(struct queue *q);
 
-/* In each turn, before mail is claimed: what has come, and what leaves. No time is longer than this
- * node's own parameters could have made it. */
+/* Takes over facts that have arrived, and closes idle connections for partitions that leave; in
+ * each turn, before mail is claimed. No time is longer than this node's own parameters allow. */
 void queue_take_over(struct queue *q);
 
 #endif

@@ -10,10 +10,10 @@
 #include "queue_decide.h"
 #include "queue_pass.h"
 
-/* How often a full active queue is worth a line of log. */
+/* Interval between log lines about a full active queue. */
 #define FULL_WARNING_US (300 * US_PER_S)
 
-/* ---- when to look --------------------------------------------------------------------------- */
+/* ---- time of the next search ---------------------------------------------------------------- */
 
 void import_now(struct import *im)
 {
@@ -43,10 +43,10 @@ bool import_is_due(const struct import *im)
 
 /* ---- places in memory ----------------------------------------------------------------------- */
 
-/* Where there are classes a part of the active queue is for new mail of those with little mail in
- * memory: a bulk that fills the rest keeps no other mail out. While all mail in memory is
- * `personal` by default_class it may fill everything, as it would without classes: what could come
- * besides is bulk, which can wait. */
+/* With classes, a part of the active queue is reserved for new mail of classes with little mail in
+ * memory. So bulk mail that fills the rest keeps no other mail out. While all mail in memory is
+ * `personal` by default_class, that mail may fill everything, as without classes: other mail could
+ * only be bulk, which can wait. */
 #define RESERVED_PART 16
 #define LITTLE_PART   8
 
@@ -61,7 +61,7 @@ static uint64_t reserved_places(const struct queue *q)
                : 0;
 }
 
-/* What rests is in memory, too. */
+/* Messages whose results wait to be stored count, too. */
 static uint64_t used_places(const struct queue *q)
 {
     return HASH_COUNT(q->active.msgs) + q->damage.resting;
@@ -77,20 +77,22 @@ static bool has_reserved_place(const struct queue *q, struct slice class_name)
 
 bool import_has_place(const struct queue *q)
 {
-    return used_places(q) + reserved_places(q) < (uint64_t)q->conf->qmgr_message_active_limit;
+    return sched_has_room(q->sched) &&
+           used_places(q) + reserved_places(q) < (uint64_t)q->conf->qmgr_message_active_limit;
 }
 
 bool import_lets_in(const struct queue *q, struct slice class_name)
 {
-    return (!q->import.new_waits && import_has_place(q)) || has_reserved_place(q, class_name);
+    return (!q->import.new_waits && import_has_place(q) && owner_feed_lets_in(&q->import.feed)) ||
+           has_reserved_place(q, class_name);
 }
 
-/* ---- a look --------------------------------------------------------------------------------- */
-
-static bool has_place(const struct queue *q)
+void import_let_in(struct import *im)
 {
-    return sched_has_room(q->sched) && import_has_place(q);
+    owner_feed_let_in(&im->feed);
 }
+
+/* ---- search -------------------------------------------------------------------------------- */
 
 static void warn_of_full(struct queue *q)
 {
@@ -102,7 +104,7 @@ static void warn_of_full(struct queue *q)
     }
 }
 
-/* Both kinds of mail have nothing more that is due. */
+/* Reads the next due time when neither new nor deferred mail is due. */
 static void find_next_due(struct queue *q)
 {
     if (spool_next_due(q->spool, &q->import.next_due) != 0) {
@@ -120,8 +122,8 @@ bool import_some(struct queue *q)
         return false;
     }
     owner_feed_begin(&im->feed);
-    while (owner_feed_goes_on(&im->feed, has_place(q))) {
-        unsigned which = im->feed.deferred ? 1 : 0;
+    while (owner_feed_goes_on(&im->feed, import_has_place(q))) {
+        unsigned which = im->feed.turns.deferred ? 1 : 0;
         struct msg_id id;
         size_t count = 0;
         int rc = spool_claim(q->spool, from[which], clock_wall(), 1, &id, &count);
@@ -138,12 +140,13 @@ bool import_some(struct queue *q)
             }
         } else {
             im->count++;
-            if (pass_load(q, id, false)) {
-                queue_decide(q); /* to read it: the next one must find its share counted */
+            if (pass_load(q, id, ADMITTED_NOT)) {
+                queue_decide(q); /* counts the message in its share before the next one is read */
             }
         }
     }
-    switch (owner_feed_end(&im->feed, has_place(q))) {
+    switch (
+        owner_feed_end(&im->feed, q->sched, import_has_place(q), conf_new_mail_first(q->conf))) {
     case OWNER_FEED_MORE:
         return true;
     case OWNER_FEED_FULL:

@@ -1,16 +1,16 @@
 /*
- * Mail comes from the spool into memory: when the spool is asked, and for how much there is room.
+ * Import: brings mail from the spool into memory; decides when to search, and how much fits.
  *
- * Owns the time of the next look, `next_due`: no unclaimed message is due before it. A part of the
- * queue process that makes mail due or gives a claim back must say so (import_now, import_by). A
- * time that is too early costs a look that finds nothing; one that is too late would leave mail
- * waiting, so only a look that has found nothing moves it back, or import_pause while the storage
- * fails.
+ * Owns the time of the next search, `next_due`: no unclaimed message is due before that time. A
+ * part of the queue process that makes mail due or unclaims mail must call import_now or import_by.
+ * A time that is too early costs one search in vain; a time that is too late would leave mail
+ * waiting. So only a search that has found nothing moves the time back, or import_pause while the
+ * storage fails.
  *
- * Promises: new and deferred mail alternate; new mail does not overtake new mail that waits on
- * disk, but for the places that are reserved for classes with little mail in memory.
+ * Promises: new and deferred mail alternate (owner.h). New mail does not overtake new mail that
+ * waits on disk, except into places that are reserved for classes with little mail in memory.
  *
- * Limit: OWNER_FEED_MAX messages per turn, qmgr_message_active_limit in memory.
+ * Limits: OWNER_FEED_MAX messages per turn, qmgr_message_active_limit in memory.
  */
 #ifndef QUEUE_QUEUE_IMPORT_H
 #define QUEUE_QUEUE_IMPORT_H
@@ -24,37 +24,41 @@
 
 struct queue;
 
-/* Private to queue_import.c, but for `count`. */
+/* State of the import, private to queue_import.c except `count`. */
 struct import {
     struct wall next_due;
     struct owner_feed feed;
-    bool new_waits; /* unclaimed new mail is on disk: newer mail must not overtake it */
+    bool new_waits; /* unclaimed new mail is on disk; newer mail must not overtake it */
     struct mono next_full_warning;
     uint64_t count; /* messages imported since the start */
 };
 
-/* Some mail is due now, or may be: look in this turn or the next. */
+/* Makes this turn or the next search, since mail may be due now. */
 void import_now(struct import *im);
-/* Some mail is due then. */
+/* Makes a turn search at `due` at the latest, since mail is due then. */
 void import_by(struct import *im, struct wall due);
-/* The storage fails: no look before that. */
+/* Delays the next search while the storage fails. */
 void import_pause(struct import *im, struct wall until);
-/* New mail was left unclaimed, due at once. */
+/* Notes that new mail was left unclaimed, due at once. */
 void import_new_mail(struct import *im);
 
-/* When to look. */
+/* Returns the time of the next search. */
 static inline struct wall import_at(const struct import *im)
 {
     return im->next_due;
 }
 bool import_is_due(const struct import *im);
 
-/* Is there a place in memory for any message? Others may be reserved. */
+/* Has memory a place for any message? Other places may be reserved, or promised to mail that the
+ * scheduler has requested. */
 bool import_has_place(const struct queue *q);
-/* May a submission of this class go into memory at once, past what waits on disk? */
+/* May a submission of this class go into memory at once, past the mail that waits on disk? */
 bool import_lets_in(const struct queue *q, struct slice class_name);
+/* Counts a submission that goes into memory. */
+void import_let_in(struct import *im);
 
-/* Bring messages into memory, as far as one turn allows. True when there may be more right now. */
+/* Brings messages into memory, as many as one turn allows. Returns true if there may be more right
+ * now. */
 bool import_some(struct queue *q);
 
 #endif

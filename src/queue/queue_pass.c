@@ -56,6 +56,9 @@ bool pass_open(struct queue *q, struct active_msg *m, bool admitted)
     sched_open_in_class(q->sched, clock_mono(), (struct sched_msg){m->id.n}, m->undone, false,
                         slice_string(m->sched_class),
                         class_weight(q->conf, slice_string(m->its_class->name)));
+    if (!admitted) {
+        owner_feed_opened(&q->import.feed, q->sched);
+    }
     return true;
 }
 
@@ -81,8 +84,8 @@ static enum stored_route stored_route_of(const struct queue *q, const struct spo
                                                                       : STORED_ROUTE_OURS;
 }
 
-/* Read the next page of pending recipients that are at hand, at most READ_PAGE, into memory.
- * *ret_count is their number. False when the message can't go on. */
+/* Reads the next page of loaded pending recipients, at most READ_PAGE, into memory. *ret_count is
+ * their number. Returns false if the message can't continue. */
 static bool read_page(struct queue *q, struct active_msg *m, size_t max, size_t *ret_count)
 {
     struct spool_rcpt page[READ_PAGE];
@@ -97,7 +100,7 @@ static bool read_page(struct queue *q, struct active_msg *m, size_t max, size_t 
         if (rc == -EBADMSG) {
             queue_quarantine(q, m->id, spool_error(q->spool));
         } else if (rc == -EUCLEAN || rc == -EIO) {
-            m->unreadable = true; /* see pass_end */
+            m->unreadable = true; /* handled in pass_end.c */
         }
         return false;
     }
@@ -112,7 +115,7 @@ static bool read_page(struct queue *q, struct active_msg *m, size_t max, size_t 
     return true;
 }
 
-/* The recipients that are left are tried in another pass. */
+/* Ends the reading of a message; its other recipients are tried in another pass. */
 static void read_failed(struct active_msg *m)
 {
     m->all_read = true;
@@ -122,7 +125,7 @@ static void read_failed(struct active_msg *m)
 
 /* ---- loading -------------------------------------------------------------------------------- */
 
-/* It could not be read. */
+/* Handles a message that could not be read. */
 static void load_failed(struct queue *q, struct msg_id id, int rc)
 {
     char text[SPOOL_ID_TEXT_MAX];
@@ -130,7 +133,7 @@ static void load_failed(struct queue *q, struct msg_id id, int rc)
     if (rc == -EBADMSG) {
         queue_quarantine(q, id, spool_error(q->spool));
     } else if (rc == -EUCLEAN || rc == -EIO) {
-        damage_hide(q, id, spool_error(q->spool), true); /* other mail goes on */
+        damage_hide(q, id, spool_error(q->spool), true); /* other mail continues */
     } else if (rc == -ENOENT && !spool_divides(q->spool)) {
         damage_hide(q, id, "an index names it, and it is not there", false);
     } else if (rc != -ENOENT) {
@@ -141,8 +144,7 @@ static void load_failed(struct queue *q, struct msg_id id, int rc)
     }
 }
 
-/* Read the message that was claimed. False: there is none that goes on, and its claim was seen to.
- */
+/* Reads a claimed message. Returns false if it can't continue; then its claim has been handled. */
 static bool load_message(struct queue *q, struct msg_id id, struct spool_message *ret_message)
 {
     int rc = spool_read(q->spool, id, ret_message);
@@ -152,7 +154,7 @@ static bool load_message(struct queue *q, struct msg_id id, struct spool_message
         return false;
     }
     if (ret_message->state != SPOOL_INCOMING && ret_message->state != SPOOL_DEFERRED) {
-        /* A damaged index: it named a message that an operator keeps. */
+        /* The index is damaged: it has named a message that must stay on disk. */
         log_warning("spool: a message on hold or quarantined was found as if it were due");
         spool_unclaim(q->spool, id);
         return false;
@@ -162,7 +164,8 @@ static bool load_message(struct queue *q, struct msg_id id, struct spool_message
     return true;
 }
 
-/* The key of a message of which some are kept by `pause`, others by those of `key` (taken). */
+/* Returns the key of a message with recipients that `pause` keeps and others that wait under `key`
+ * (taken; may be NULL). */
 static char *paused_key(char *key, struct intervention *pause)
 {
     char *more = interventions_key(pause);
@@ -176,8 +179,8 @@ static char *paused_key(char *key, struct intervention *pause)
     return more;
 }
 
-/* The key under which a message that has fallen due is to stay on disk; NULL when it is to be
- * opened. Few recipients are read for it now instead of a moment later. */
+/* Returns the key under which a due message must stay on disk; NULL if it must be opened. Only
+ * messages with few recipients are read here; the pass reads those soon in any case. */
 static char *full_key(struct queue *q, struct active_msg *m)
 {
     struct owner_target target = {.several = false};
@@ -188,7 +191,7 @@ static char *full_key(struct queue *q, struct active_msg *m)
     char *parked, *pause_key = NULL;
 
     if (m->undone > OWNER_LOOK_MAX) {
-        return NULL; /* the scheduler will tell */
+        return NULL; /* the scheduler decides later */
     }
     if (!read_page(q, m, READ_PAGE, &count)) {
         read_failed(m);
@@ -196,7 +199,7 @@ static char *full_key(struct queue *q, struct active_msg *m)
     }
     m->all_read = m->rcpt_count >= m->undone;
     if (!m->all_read) {
-        return NULL; /* not all are at hand */
+        return NULL; /* not all are loaded */
     }
     for (size_t i = 0; i < m->rcpt_count; i++) {
         struct destination *destination =
@@ -209,7 +212,7 @@ static char *full_key(struct queue *q, struct active_msg *m)
                    !queue_retry_lets_go(q, m, destination)) {
             owner_target_fini(&target);
             mem_free(pause_key);
-            return NULL; /* pass_read sees to it */
+            return NULL; /* pass_read handles them */
         }
         park_target_add(q, &target, &route);
     }
@@ -221,29 +224,26 @@ static char *full_key(struct queue *q, struct active_msg *m)
     mem_free(pause_key);
     if (paused > 0) {
         owner_target_fini(&target);
-        return NULL; /* pass_read parts them */
+        return NULL; /* pass_read separates them */
     }
-    parked = park_target_full(q, &target, slice_string(m->sched_class));
+    parked = park_target_full(q, &target, slice_string(m->sched_class), m->is_new);
     owner_target_fini(&target);
     return parked;
 }
 
-/* Bring it into memory, unless it is to stay on disk: then NULL, and *ret_park_key is the key under
- * which it waits, to be freed. */
+/* Brings a message into memory. Returns NULL if it must stay on disk; then *ret_park_key is its
+ * key, which the caller frees. */
 static struct active_msg *load_active(struct queue *q, const struct spool_message *m,
-                                      bool requested, bool admitted, char **ret_park_key)
+                                      bool requested, enum admitted admitted, char **ret_park_key)
 {
     char sched_class_room[SCHED_CLASS_NAME_MAX];
     struct active_msg *active;
 
-    if (m->parked.len > 0 && park_is_full(q, m->parked)) {
-        *ret_park_key = mem_copy(m->parked.ptr, m->parked.len);
-        return NULL;
-    }
     active = active_add(&q->active, m, pass_sched_class(q, m, sched_class_room), clock_mono(),
                         clock_wall());
     active->requested = requested;
-    *ret_park_key = admitted ? NULL : full_key(q, active);
+    active->is_new |= admitted == ADMITTED_NEW || park_key_is_new(m->parked);
+    *ret_park_key = admitted != ADMITTED_NOT ? NULL : full_key(q, active);
     if (*ret_park_key != NULL) {
         active_remove(&q->active, active);
         return NULL;
@@ -251,8 +251,8 @@ static struct active_msg *load_active(struct queue *q, const struct spool_messag
     return active;
 }
 
-/* Mail that another program has stored, when it is seen first: an event tells of it. *m is read
- * once more. */
+/* Adds an event for mail that another program has stored, when it is first read. Reads *m again.
+ * Returns false if the message can't continue. */
 static bool tell_new(struct queue *q, struct msg_id id, struct spool_message *m)
 {
     struct spool_rcpt rcpt;
@@ -267,12 +267,12 @@ static bool tell_new(struct queue *q, struct msg_id id, struct spool_message *m)
         mem_free(address);
         return false;
     }
-    journal_received(q, id, m, slice_string(address), m->rcpt_total, m->size, SLICE(""));
+    journal_received(q, id, m, slice_string(address), m->rcpt_total, m->size, SLICE(""), "");
     mem_free(address);
     return true;
 }
 
-bool pass_load(struct queue *q, struct msg_id id, bool admitted)
+bool pass_load(struct queue *q, struct msg_id id, enum admitted admitted)
 {
     struct active_msg *active = active_find(&q->active, id);
     struct pass_end end = {.how = PASS_PARKED};
@@ -280,8 +280,11 @@ bool pass_load(struct queue *q, struct msg_id id, bool admitted)
     bool requested;
 
     if (active != NULL) {
-        active->is_lost = false; /* this node has it again */
-        return false;            /* it was dropped, and has a delivery; pass_finish unclaims it */
+        active->is_lost = false; /* claimed by this node again */
+        return false;            /* dropped, with a delivery in flight; pass_finish unclaims it */
+    }
+    if (damage_is_hidden(&q->damage, id)) {
+        return false; /* claimed again after a failed batch had undone its claim */
     }
     if (!load_message(q, id, &m)) {
         return false;
@@ -289,12 +292,16 @@ bool pass_load(struct queue *q, struct msg_id id, bool admitted)
     if (m.is_new && q->journal.on && !tell_new(q, id, &m)) {
         return false;
     }
-    if (spool_concludes(q->spool)) { /* even when there is nothing left to be delivered */
+    if (m.is_new) { /* received by another program */
+        q->counts.submitted++;
+        class_count(&q->class_counts, m.class_name)->submitted++;
+    }
+    if (spool_concludes(q->spool)) { /* logged even if nothing is left to deliver */
         char name[QUEUE_NAME_MAX];
         struct buf sender;
 
         buf_init(&sender, WIRE_TEXT_MAX);
-        address_put_external(m.sender, &sender); /* that store has it without quotes */
+        address_put_external(m.sender, &sender); /* Postfix logs it without quotes */
         log_active(queue_message_name(&m, name), sender.failed ? m.sender : buf_slice(&sender),
                    m.size, m.rcpt_total);
         buf_fini(&sender);
@@ -303,24 +310,24 @@ bool pass_load(struct queue *q, struct msg_id id, bool admitted)
     if (m.rcpt_pending == 0) {
         end.how = PASS_REPORT;
     } else if (m.force_expire) {
-        end.how = PASS_TRIED; /* nothing is tried any more */
+        end.how = PASS_TRIED; /* no recipient is tried */
     } else {
         active = load_active(q, &m, requested, admitted, &end.park_key);
     }
     if (active != NULL) {
-        return pass_open(q, active, admitted);
+        return pass_open(q, active, admitted != ADMITTED_NOT);
     }
     batch_add_pass_end(q, id, &end);
     if (end.how == PASS_PARKED && requested) {
-        requested_add(&q->requested, id); /* it still is */
+        requested_add(&q->requested, id); /* still requested */
     }
     return false;
 }
 
 /* ---- recipients for the scheduler ----------------------------------------------------------- */
 
-/* Postfix's order before it looks at destinations: by domain without regard to case (no domain
- * last), then by the whole address. */
+/* Compares addresses in Postfix's order: by domain without regard to case (no domain last), then by
+ * the whole address. */
 static int compare_addresses(const void *a, const void *b)
 {
     struct slice x = slice_string((*(struct active_rcpt *const *)a)->address);
@@ -337,7 +344,7 @@ static int compare_addresses(const void *a, const void *b)
 
 /* Recipients of a message that one pause keeps from one destination. */
 struct kept {
-    const struct intervention *pause; /* NULL: there are none */
+    const struct intervention *pause; /* NULL: no recipients */
     struct destination *destination;
     uint32_t *ns; /* owned */
     size_t count;
@@ -363,8 +370,8 @@ static void keep_rcpt(struct queue *q, struct active_msg *m, struct kept *k, uin
     k->ns[k->count++] = n;
 }
 
-/* Find out where recipients go. Those that don't go now are dealt with; the number of the others,
- * who stand in ret_rcpts and ret_destinations. */
+/* Finds the destinations of recipients. Handles recipients that must not go now; puts the others
+ * into ret_rcpts and ret_destinations and returns their number. */
 static size_t place_rcpts(struct queue *q, struct active_msg *m, struct active_rcpt **order,
                           size_t count, struct sched_rcpt *ret_rcpts,
                           struct destination **ret_destinations)
@@ -380,7 +387,7 @@ static size_t place_rcpts(struct queue *q, struct active_msg *m, struct active_r
         struct destination *destination = queue_route(q, m, r, true, &route, &nowhere, &pause);
 
         if (r->moves) {
-            m->moves = true; /* whatever is to become of it: there */
+            m->moves = true; /* whatever its route: the other node handles it */
         } else if (pause != NULL) {
             keep_rcpt(q, m, &kept, r->n, destination, pause);
         } else if (destination == NULL) {
@@ -397,7 +404,8 @@ static size_t place_rcpts(struct queue *q, struct active_msg *m, struct active_r
     return go;
 }
 
-/* Have so many in memory that were not handed on, or all that are left. 0, -EAGAIN or -ENOBUFS. */
+/* Reads until `max` recipients are in memory that the scheduler has not received, or all that are
+ * left. Returns 0, -EAGAIN or -ENOBUFS. */
 static int gather(struct queue *q, struct active_msg *m, size_t max)
 {
     size_t have = m->rcpt_count - m->rcpt_handed;
@@ -421,7 +429,7 @@ static int gather(struct queue *q, struct active_msg *m, size_t max)
     return 0;
 }
 
-/* Hand on what was gathered, at most `max`. */
+/* Passes gathered recipients on to the scheduler, at most `max`. */
 static void hand_on(struct queue *q, struct active_msg *m, size_t max)
 {
     struct active_rcpt **order;
@@ -432,8 +440,8 @@ static void hand_on(struct queue *q, struct active_msg *m, size_t max)
 
     first = m->rcpt_handed;
     count = m->rcpt_count - first < max ? m->rcpt_count - first : max;
-    m->rcpt_handed += count;
-    /* As in Postfix, where the last of a full page is not known to be the last. */
+    m->rcpt_handed += (uint32_t)count;
+    /* As in Postfix: after a full page it is unknown whether more follow. */
     complete = m->all_read && m->rcpt_handed == m->rcpt_count && count < max;
     order = mem_array(count, sizeof(struct active_rcpt *));
     rcpts = mem_array(count, sizeof *rcpts);
@@ -484,14 +492,14 @@ static void waits_no_more(struct queue *q, struct active_msg *m)
     m->read_max = 0;
 }
 
-/* If it can be answered. */
+/* Answers the scheduler if the recipients are loaded. */
 static void answer(struct queue *q, struct active_msg *m)
 {
     size_t max = m->read_max;
     int rc = gather(q, m, max);
 
     if (m->read_max == 0) {
-        return; /* it can't be read and was dropped */
+        return; /* unreadable, and dropped */
     }
     if (rc != 0) {
         set_soon(q, m, rc == -EAGAIN);
@@ -501,8 +509,8 @@ static void answer(struct queue *q, struct active_msg *m)
     hand_on(q, m, max);
 }
 
-/* A message that came with its recipients has them all; they are handed on in portions of what the
- * scheduler allows, as if read. */
+/* A submitted message has all its recipients in memory. They are passed on in portions that the
+ * scheduler allows, as if they were read. */
 void pass_read(struct queue *q, struct active_msg *m, uint32_t max)
 {
     destinations_trim(q);

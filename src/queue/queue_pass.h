@@ -1,15 +1,15 @@
 /*
  * A message's pass through memory, from its claim to its opening, and its recipients.
  *
- *   claimed --> pass_load --> read --> nothing is to be tried: its pass ends at once
+ *   claimed --> pass_load --> read --> no recipient must be tried: its pass ends at once
  *                              |
  *                              +-----> its destination holds its share: parked on disk
  *                              |
- *                              +-----> pass_open --> the scheduler asks: pass_read --> ...
+ *                              +-----> pass_open --> the scheduler requests more: pass_read --> ...
  *                                         ^
  *   submitted and committed --------------+
  *
- * Its end is in pass_end.h. Owns nothing.
+ * The end of a pass is in pass_end.h. Owns nothing.
  */
 #ifndef QUEUE_QUEUE_PASS_H
 #define QUEUE_QUEUE_PASS_H
@@ -26,40 +26,45 @@
 
 struct queue;
 
-/* A message was claimed: read it into memory and open it in the scheduler, or park it. `admitted`:
- * the scheduler has asked for it and has a place for it. True when it was opened. */
-bool pass_load(struct queue *q, struct msg_id id, bool admitted);
+/* Request of the scheduler for which a message is loaded, and the kind of mail it asked for. The
+ * scheduler then has a place for the message. */
+enum admitted { ADMITTED_NOT, ADMITTED_NEW, ADMITTED_DEFERRED };
 
-/* Open a message that was submitted with its claim, after its commit, or was loaded. When it can't
- * be opened any more it goes back to disk: false. */
+/* Reads a claimed message into memory and opens it in the scheduler, or parks it. Returns true if
+ * it was opened. */
+bool pass_load(struct queue *q, struct msg_id id, enum admitted admitted);
+
+/* Opens a message that was submitted with its claim, after its commit, or that was loaded. Returns
+ * false if it can no longer be opened; then it goes back to disk. */
 bool pass_open(struct queue *q, struct active_msg *m, bool admitted);
 
-/* Recipients that the scheduler has asked for and the spool has not at hand (spool_want_rcpts).
- * Which delivery is next depends on them, so nothing is decided until they are there, but for
- * PASS_HOLD_US at most: then other mail goes on, until all that was asked for has come. */
+/* Reads of recipients that the scheduler has requested and the spool has not loaded
+ * (spool_want_rcpts). The next delivery depends on them, so no decision is made until they are
+ * loaded, for PASS_HOLD_US at most. After that other mail continues until all requested recipients
+ * are there. */
 #define PASS_HOLD_US (5 * US_PER_S)
 struct awaited_reads {
-    TAILQ_HEAD(, active_msg) msgs; /* in the order of asking */
-    unsigned soon;                 /* of these: what they wait for is on its way */
-    struct mono hold_until;        /* while there are such */
+    TAILQ_HEAD(, active_msg) msgs; /* messages in the order of their requests */
+    unsigned soon;                 /* number of messages whose recipients are being loaded now */
+    struct mono hold_until;        /* end of the hold while `soon` is not 0 */
 };
 
 void pass_reads_init(struct awaited_reads *a);
 
-/* Answer SCHED_READ, now or from pass_reads_at_hand. */
+/* Answers SCHED_READ, now or when pass_reads_at_hand is called. */
 void pass_read(struct queue *q, struct active_msg *m, uint32_t max);
 void pass_reads_at_hand(struct queue *q);
-/* The message was taken out of the scheduler: it waits for no answer any more. */
+/* Drops the pending read of a message that was taken out of the scheduler. */
 void pass_read_drop(struct queue *q, struct active_msg *m);
 
-/* Until when nothing may be decided; us 0: it may. */
+/* Returns until when no decision may be made; us is 0 if decisions may be made now. */
 struct mono pass_held_until(const struct queue *q);
 
-/* The message's class as the scheduler knows it; it may lie in `room`. */
+/* Returns the message's class as the scheduler names it. The name may be in `room`. */
 struct slice pass_sched_class(const struct queue *q, const struct spool_message *m,
                               char room[SCHED_CLASS_NAME_MAX]);
 
-/* Give the classes of mail in memory their weights of a new configuration. */
+/* Gives the classes of mail in memory the weights of a new configuration. */
 void pass_classes_reload(struct queue *q);
 
 #endif

@@ -1,15 +1,15 @@
 /*
- * Reports of the queue process: bounces, delay notices and success notices, to whom they go, when,
- * and in which form.
+ * Bounces, delay notices and success notices of the queue process: their recipients, their time and
+ * their form. Code calls all three reports.
  *
- * A report joins the open batch together with the note that it was made, so a crash leaves both or
- * neither; where a store can't promise that it makes the report first.
+ * A report joins the open batch together with the mark that it was made, so a crash leaves both or
+ * neither. A store that can't promise this makes the report first.
  *
- * Two traditions. Our own and Postfix's: one report for failures, another for successes, a null
- * sender's mail goes to notify_double_bounce. Of mail that another system's router wrote: one
- * report for all that has come of a message, in the registered layout, which follows a form; what
- * can't be told to a sender goes to the form's own recipients. With report_form that layout holds
- * everywhere.
+ * There are two traditions. Ours is Postfix's: one report for failures, another for successes; a
+ * report on mail of the null sender goes to notify_double_bounce. Mail that another system's router
+ * wrote gets one report for all results of a message, in the registered layout, which follows a
+ * form. A report that has no sender to go to goes to the form's own recipients. With report_form
+ * that layout is used for all mail.
  */
 #include "queue_report.h"
 
@@ -41,10 +41,10 @@
 
 /* Recipients read from the spool in one call. */
 #define READ_PAGE 500
-/* Original content that is looked at for a report: more is never returned. */
+/* Bytes of the original that are read for a report; it never returns more. */
 #define REPORT_ORIGINAL_MAX (4u << 20)
 
-/* Why a report without a reader is kept; the name of its file may end with it. */
+/* Reason for which a report without a recipient is kept; the name of its file may end with it. */
 #define ERROR_ON_ERROR "error-on-error"
 
 static const struct report_layout *layout;
@@ -66,7 +66,7 @@ void report_line(struct queue *q, const char *format, ...)
     va_start(args, format);
     (void)buf_addv(&text, format, args);
     va_end(args);
-    if (!text.failed) { /* ids and numbers: it can't be that long */
+    if (!text.failed) { /* ids and numbers: never that long */
         log_info("%s", buf_cstr(&text));
         observer_line(q, buf_cstr(&text));
     }
@@ -85,7 +85,7 @@ void report_verbose(struct queue *q, struct msg_id id, const char *format, ...)
     va_list args;
 
     if (!spool_divides(q->spool)) {
-        return; /* control files alone have such wishes */
+        return; /* only control files have this option */
     }
     buf_init(&text, LOG_LINE_MAX);
     va_start(args, format);
@@ -108,15 +108,15 @@ const char *queue_message_name(const struct spool_message *m, char room[QUEUE_NA
     return room;
 }
 
-/* ---- the parts of a report ------------------------------------------------------------------ */
+/* ---- parts of a report ---------------------------------------------------------------------- */
 
-/* Another mail system's router has written it, and its users expect that system's reports. */
+/* Did another mail system's router write the message? Its users expect that system's reports. */
 static bool is_foreign(const struct spool_message *m)
 {
     return m->spoolid.len > 0;
 }
 
-/* The original, as far as a report may return it. */
+/* Reads the original, as far as a report may return it. */
 static int read_original(struct queue *q, struct msg_id id, struct buf *bytes)
 {
     uint64_t size;
@@ -158,7 +158,7 @@ static bool follows_form(const struct queue *q, const struct spool_message *m)
     return layout != NULL && (is_foreign(m) || q->conf->report_form[0] != '\0');
 }
 
-/* Read the form, if they follow one. */
+/* Reads the form. Returns false if reports on this message follow none. */
 static bool use_form(struct queue *q, const struct spool_message *m, struct report_form *form)
 {
     struct slice file = slice_string(q->conf->report_form), bytes;
@@ -178,7 +178,7 @@ static bool use_form(struct queue *q, const struct spool_message *m, struct repo
     return true;
 }
 
-/* Does the header alone go back? RET speaks of failures only (RFC 3461, 4.3). */
+/* Does the report return only the header? RET applies to failures only (RFC 3461, 4.3). */
 static bool headers_only(const struct queue *q, const struct spool_message *m,
                          const struct report *r)
 {
@@ -195,17 +195,17 @@ static bool headers_only(const struct queue *q, const struct spool_message *m,
            (ret == 0 && q->conf->report_return == CONF_REPORT_RETURN_HEADERS);
 }
 
-/* ---- who gets it ---------------------------------------------------------------------------- */
+/* ---- recipients of a report ----------------------------------------------------------------- */
 
 #define READERS_MAX (1 + REPORT_FORM_COPIES_MAX)
 
 struct readers {
     char *at[READERS_MAX]; /* owned */
     size_t count;
-    char *sender;     /* owned: of the report */
-    bool is_double;   /* the original was a report, or its sender is to get none */
-    bool is_copy;     /* of what the sender got, for the postmaster */
-    const char *keep; /* it is not sent but kept, for this reason; NULL */
+    char *sender;     /* sender of the report; owned */
+    bool is_double;   /* the original was a report, or its sender must get none */
+    bool is_copy;     /* copy of the sender's report for the postmaster */
+    const char *keep; /* reason to keep the report instead of sending it, or NULL */
 };
 
 static void add_reader(struct queue *q, struct readers *to, const char *address, bool qualify)
@@ -237,7 +237,7 @@ static char *double_bounce_sender(const struct queue *q)
     return buf_take(&address);
 }
 
-/* Postfix's way. */
+/* Chooses the recipients in Postfix's way. */
 static void choose_readers(struct queue *q, const struct spool_message *m, enum report_kind kind,
                            struct readers *to)
 {
@@ -264,7 +264,8 @@ static void choose_readers(struct queue *q, const struct spool_message *m, enum 
     mem_free(double_sender);
 }
 
-/* The postmaster may want a copy of what senders are told. False: not of this kind. */
+/* Chooses the postmaster for a copy of the sender's report. Returns false if no copy of this kind
+ * is wanted. */
 static bool choose_postmaster(struct queue *q, enum report_kind kind, struct readers *to)
 {
     const struct conf *conf = q->conf;
@@ -281,7 +282,8 @@ static bool choose_postmaster(struct queue *q, enum report_kind kind, struct rea
     return true;
 }
 
-/* Addresses go to the router as they are. */
+/* Chooses the recipients for mail of another system's router. Their addresses are not completed, as
+ * the report goes to that router. */
 static void choose_foreign_readers(struct queue *q, const struct spool_message *m,
                                    const struct report_form *form, struct readers *to)
 {
@@ -302,9 +304,9 @@ static void choose_foreign_readers(struct queue *q, const struct spool_message *
     }
 }
 
-/* ---- handing it in -------------------------------------------------------------------------- */
+/* ---- submission of a report ----------------------------------------------------------------- */
 
-/* "rfc822;ADDRESS" in xtext, so that what becomes of the report can be told by the address. */
+/* Returns "rfc822;ADDRESS" in xtext, so that notices about the report name its address. */
 static char *orcpt_of(const char *address)
 {
     struct buf text;
@@ -319,7 +321,8 @@ static char *orcpt_of(const char *address)
     return buf_take(&text);
 }
 
-/* Is it to pass the filters before it goes out? `is_notice`: it is for the postmaster alone. */
+/* Must the report pass the filters before it is sent? `is_notice`: it is for the postmaster
+ * only. */
 static bool is_filtered(const struct queue *q, bool is_notice)
 {
     const struct conf *conf = q->conf;
@@ -336,8 +339,8 @@ static bool is_filtered(const struct queue *q, bool is_notice)
     return false;
 }
 
-/* Store the report in the open batch. Where filters are to see it its recipients are routed to
- * them; what comes back from there is routed as all mail. */
+/* Stores the report in the open batch. If filters must see it, its recipients are routed to them;
+ * the message that returns from there is routed like all mail. */
 static int submit(struct queue *q, const struct spool_message *m, const struct readers *to,
                   unsigned flags, struct slice text, struct msg_id *ret_id)
 {
@@ -369,7 +372,7 @@ static int submit(struct queue *q, const struct spool_message *m, const struct r
             .orcpt = slice_string(orcpts[i]),
             .notify = NOTIFY_NEVER,
             .transport = filtered ? SLICE("milter") : slice_string(routes[i].transport),
-            .nexthop = filtered ? SLICE("reports") : slice_string(routes[i].nexthop),
+            .nexthop = filtered ? WIRE_MILTER_REPORTS : slice_string(routes[i].nexthop),
             .route_generation = filtered ? SPOOL_ROUTE_FIXED : queue_route_generation(q)};
     }
     message.report_due = pass_report_due(q->conf, &message);
@@ -405,7 +408,7 @@ static void log_report(struct queue *q, const struct spool_message *m, const str
     }
 }
 
-/* The report on what is in the draft, written and stored for its readers. */
+/* Writes the report on the draft's recipients and stores it for its readers. */
 static int write_report(struct queue *q, const struct spool_message *m, enum report_kind kind,
                         const struct report_draft *d, const struct report_form *form,
                         const struct readers *to)
@@ -436,13 +439,13 @@ static int write_report(struct queue *q, const struct spool_message *m, enum rep
                         (size_t)REPORT_RCPTS_MAX * REPORT_PER_RCPT_MAX);
     rc = read_original(q, m->id, &original);
     if (rc == -EBADMSG) {
-        goto out; /* it is quarantined, and told when it can be told with its original */
+        goto out; /* quarantined; reported when its original can be read */
     }
     if (rc != 0) {
         log_warning("%s: the report goes without the original: %s", name, spool_error(q->spool));
         buf_clear(&original);
     }
-    /* A message may have several reports. */
+    /* A message may have several reports, so the id has a random part. */
     (void)snprintf(message_id, sizeof message_id, "%s.%016" PRIx64, name, entropy_u64()); /* fits */
     r.message_id = slice_string(message_id);
     r.utc_offset_minutes = clock_zone(r.now) / 60;
@@ -477,7 +480,7 @@ static enum report_kind kind_of(const struct report_draft *d)
     return kind;
 }
 
-/* Report to sender, postmaster, both or none. */
+/* Reports to the sender, the postmaster, both or none. */
 static int send_report(struct queue *q, const struct spool_message *m, const struct report_draft *d)
 {
     struct readers to = {.count = 0}, postmaster = {.count = 0};
@@ -513,20 +516,21 @@ static int send_report(struct queue *q, const struct spool_message *m, const str
     return rc;
 }
 
-/* ---- what is reported ----------------------------------------------------------------------- */
+/* ---- reported recipients -------------------------------------------------------------------- */
 
 /* Sets of enum report_action. */
 #define FAILURES  (1u << REPORT_FAILED)
 #define DELAYS    (1u << REPORT_DELAYED)
 #define SUCCESSES (1u << REPORT_DELIVERED | 1u << REPORT_RELAYED | 1u << REPORT_EXPANDED)
 
-/* Recipients of these sets. */
+/* Counts of recipients with one of these actions. */
 struct tally {
-    uint64_t told, ignored; /* reported; no report is wanted */
+    uint64_t told, ignored; /* reported; not reported, since the sender wants no report */
 };
 
-/* Did the sender want to hear of it? What the queue process settles is asked before it is stored;
- * what an agent has written into a control file is asked here. */
+/* Does the sender want a report of this action? For results of the queue process this was
+ * checked before they were stored; for results that an agent wrote into a control file it is
+ * checked here. */
 static bool is_wanted(const struct spool_message *m, const struct spool_rcpt *r,
                       enum report_action action)
 {
@@ -541,13 +545,13 @@ static bool is_wanted(const struct spool_message *m, const struct spool_rcpt *r,
     case REPORT_DELIVERED:
     case REPORT_RELAYED:
     case REPORT_EXPANDED:
-        /* elsewhere it may be the end of a delay that the sender was told of */
+        /* for our own mail, success may end a delay of which the sender has a notice */
         return !is_foreign(m) || (r->notify & NOTIFY_SUCCESS) != 0;
     }
     UNREACHABLE("all actions are there");
 }
 
-/* Report on the recipients of these actions, in as many messages as their number needs. */
+/* Reports the recipients with these actions, in as many messages as their number needs. */
 static int report_on(struct queue *q, const struct spool_message *m, unsigned actions,
                      struct wall retry_until, struct tally *tally)
 {
@@ -593,7 +597,7 @@ int report_results(struct queue *q, const struct spool_message *m)
     int rc = 0;
 
     if (is_foreign(m) && q->conf->deliver_only[0] != '\0') {
-        return spool_reported(q->spool, m->id); /* its store will not note that */
+        return spool_reported(q->spool, m->id); /* the store of its mail system has no such mark */
     }
     if (!unwanted) {
         rc = report_on(q, m, together ? FAILURES | SUCCESSES : FAILURES, (struct wall){0}, &tally);
@@ -610,8 +614,8 @@ int report_results(struct queue *q, const struct spool_message *m)
 
 /* ---- delays --------------------------------------------------------------------------------- */
 
-/* What holds for the destination of the message's first recipient. What is put off shares one
- * destination, so that is the destination of all. False: none is known. */
+/* Finds the policy of the destination of the message's first recipient. Deferred recipients of such
+ * a message share one destination. Returns false if none is found. */
 static bool policy_of(struct queue *q, const struct spool_message *m, struct policy *ret_policy)
 {
     struct spool_rcpt r;
@@ -625,7 +629,7 @@ static bool policy_of(struct queue *q, const struct spool_message *m, struct pol
     return true;
 }
 
-/* The age at which warning number `n` (from 0) is due; US_FOREVER: never. */
+/* Returns the age at which warning number `n` (from 0) is due; US_FOREVER: never. */
 static int64_t warning_age(const struct conf *conf, struct conf_list times, uint32_t n)
 {
     int64_t us;
@@ -635,10 +639,10 @@ static int64_t warning_age(const struct conf *conf, struct conf_list times, uint
     }
     return n < times.count && interval_parse(slice_string(times.items[n]), US_PER_S, &us)
                ? us
-               : US_FOREVER; /* checked when it was read */
+               : US_FOREVER; /* checked when the configuration was read */
 }
 
-/* Of a clause of its own, where there is one. */
+/* Is a delay notice due? A clause may have its own times, which go into *ret_times and *until. */
 static bool warning_is_due(struct queue *q, const struct spool_message *m, int64_t age_us,
                            struct conf_list *ret_times, struct wall *until)
 {
@@ -674,7 +678,7 @@ int report_delay(struct queue *q, const struct spool_message *m, int64_t age_us,
         return 0;
     }
     rc = report_on(q, m, DELAYS, until, &tally);
-    /* Those that were missed while nothing ran make one. */
+    /* Warnings that were missed while no daemon ran make one notice. */
     while (rc == 0 && age_us >= warning_age(q->conf, times, warnings)) {
         rc = spool_set_warned(q->spool, m->id);
         warnings++;
@@ -682,7 +686,7 @@ int report_delay(struct queue *q, const struct spool_message *m, int64_t age_us,
     return rc;
 }
 
-/* ---- what the postmaster alone is told ------------------------------------------------------- */
+/* ---- notices to the postmaster only --------------------------------------------------------- */
 
 #define LOGIN_NOTICE_US (24 * 3600 * US_PER_S)
 #define NOTICE_MAX      8192

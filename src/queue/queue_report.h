@@ -1,6 +1,6 @@
 /*
- * Bounces, delay notices and success reports, made in the open batch; and lines of log about
- * messages as a whole.
+ * Bounces, delay notices and success notices, made in the open batch; log lines about messages as a
+ * whole.
  *
  * Owns nothing.
  */
@@ -15,42 +15,42 @@
 
 struct queue;
 
-/* What people call the message: its store's name for it, or its queue id. */
+/* Returns the name of a message for people: its store's name for it, or its queue id. */
 #define QUEUE_NAME_MAX 128
 const char *queue_message_name(const struct spool_message *m, char room[QUEUE_NAME_MAX]);
 
-/* The layout of reports on mail that another system's router has written, and of all where
- * report_form names a form; `layout` is borrowed for good. Once, before a role begins. Without one
- * all reports have our own. */
+/* Registers the layout for bounces and notices about mail that another system's router has written,
+ * and for all bounces and notices where report_form names a form. `layout` is borrowed for the life
+ * of the process. Called once, before a role begins. Without a layout Sluice's own is used. */
 struct report_layout;
 void report_layout_register(const struct report_layout *layout);
 
-/* Tell the sender, in the open batch, of the recipients that are to be reported, and note that it
- * was told. In a batch that is lost both are. 0 or negative errno of the spool. */
+/* Makes the bounce or success notice for the recipients that must be reported, and marks them as
+ * reported; both in the open batch. Returns 0 or the spool's negative errno. */
 int report_results(struct queue *q, const struct spool_message *m);
 
-/* Is it time to tell the sender of the delay of mail that is `age_us` old, and was not done? */
+/* Is a delay notice due, and not made yet, for mail that is `age_us` old? */
 bool report_delay_is_due(struct queue *q, const struct spool_message *m, int64_t age_us);
 
-/* Tell the sender of the delay of mail that is `age_us` old, if it is time for that and was not
- * done; `until` is when it will be given up. */
+/* Makes a delay notice for mail that is `age_us` old, if one is due and not made yet. `until` is
+ * when the message expires. Returns 0 or the spool's negative errno. */
 int report_delay(struct queue *q, const struct spool_message *m, int64_t age_us, struct wall until);
 
-/* A line about a message as a whole, to our log and to observers. */
+/* Writes a line about a message as a whole to our log and to the observers. */
 void report_line(struct queue *q, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* A control file has come to its end: count it, with a line that says so. */
+/* Counts a control file that has ended, and logs `line`. */
 void report_completed(struct queue *q, struct slice line);
 
-/* A line for the file in which a message's sender follows what becomes of it (spool_verbose). */
+/* Writes a line to the file in which a message's sender follows its delivery (spool_verbose). */
 void report_verbose(struct queue *q, struct msg_id id, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 struct destination;
 
-/* Tell the postmaster, in the open batch, that a relay refuses our login or misses one: only the
- * site's own configuration can mend that, and its mail waits. At most once a day of each
- * destination, and only with notify_classes = software. `words` is what was said, to whom. */
+/* Sends the postmaster a notice, in the open batch, that a relay refuses our login or needs one:
+ * only the site's configuration can correct that, and its mail waits. Sends at most one a day for
+ * each destination, and only with notify_classes = software. `words` is the relay's reply. */
 void report_login_refused(struct queue *q, struct destination *d, struct slice words);
 
 #endif

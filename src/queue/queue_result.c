@@ -1,6 +1,6 @@
 /*
- * How deliveries end: the result of an agent is decoded and checked against what was handed out;
- * where there is none, the queue process says what came of it. Then it is settled (settlement.h).
+ * Ends of deliveries: decodes an agent's result and checks it against the delivery. If there is no
+ * result, the queue process makes the verdicts itself. Then the delivery is settled (settlement.h).
  */
 #include "queue_result.h"
 
@@ -45,7 +45,7 @@ void queue_delivery_here(struct queue *q, struct delivery *d)
     struct status status;
     size_t len = 0;
 
-    if (d->kind != CONF_AGENT_DISCARD) { /* the verdict is in the next hop */
+    if (d->kind != CONF_AGENT_DISCARD) { /* the verdict is the next hop */
         said = (struct wire_verdict){
             .kind = d->kind == CONF_AGENT_RETRY ? VERDICT_DEFERRED : VERDICT_BOUNCED,
             .status = d->kind == CONF_AGENT_RETRY ? SLICE("4.0.0") : SLICE("5.0.0"),
@@ -81,7 +81,48 @@ void queue_delivery_returned(struct queue *q, struct delivery *d)
     delivery_remove(&q->active, d);
 }
 
-/* Its destination was stopped meanwhile: it waits for the destination's time. */
+void queue_delivery_replaced(struct queue *q, uint64_t entry)
+{
+    struct delivery *d = delivery_find(&q->active, entry);
+
+    if (d == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < d->rcpt_count; i++) {
+        active_touch(d->msg);
+        d->msg->undone -= d->msg->undone > 0 ? 1 : 0;
+        active_settle_rcpt(d->msg, active_find_rcpt(d->msg, d->rcpts[i]));
+    }
+    CHECK(sched_finished(q->sched, clock_mono(), (struct sched_entry){entry}, SCHED_OK,
+                         slice_of("", 0)));
+    delivery_remove(&q->active, d);
+}
+
+void queue_delivery_not_replaced(struct queue *q, uint64_t entry, bool is_agent_lost)
+{
+    struct delivery *d = delivery_find(&q->active, entry);
+
+    if (d != NULL) {
+        d->is_replaced = false;
+        d->sent = d->sent && !is_agent_lost; /* the next process gets it again */
+    }
+}
+
+bool queue_is_replaced(struct queue *q, struct msg_id id)
+{
+    const struct active_msg *m = active_find(&q->active, id);
+    const struct delivery *d;
+
+    for (d = m != NULL ? q->active.deliveries : NULL; d != NULL; d = d->hh.next) {
+        if (d->is_replaced && d->msg == m) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Settles a delivery whose destination was stopped meanwhile: its recipients wait for the
+ * destination's time. */
 static void delivery_stopped(struct queue *q, struct delivery *d)
 {
     struct sched_dest_info info;
@@ -89,7 +130,7 @@ static void delivery_stopped(struct queue *q, struct delivery *d)
 
     buf_init(&words, SCHED_REASON_MAX);
     if (sched_dest_get(q->sched, d->transport, slice_string(d->dest), &info) && info.postponed) {
-        (void)buf_add(&words, info.reason); /* it has the same limit */
+        (void)buf_add(&words, info.reason); /* the reason has the same limit */
     }
     if (buf_len(&words) == 0) {
         (void)buf_add_string(&words, "another message stopped the deliveries to this host");
@@ -101,7 +142,7 @@ static void delivery_stopped(struct queue *q, struct delivery *d)
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* Each recipient of the delivery exactly once, and nothing else? */
+/* Is there exactly one verdict for each recipient of the delivery, and no other? */
 static bool verdicts_fit(const struct delivery *d, const struct wire_verdict *v, uint32_t count)
 {
     if (count != d->rcpt_count) {
@@ -109,8 +150,8 @@ static bool verdicts_fit(const struct delivery *d, const struct wire_verdict *v,
     }
     for (size_t i = 0; i < d->rcpt_count; i++) {
         bool found = false;
-        /* Agents report in the order they were given, so the first look finds it; an agent that
-         * does not is only slower. */
+        /* Agents report in the order of the delivery, so the first comparison finds the recipient;
+         * another order is only slower. */
         for (size_t j = 0; j < count && !found; j++) {
             found = v[(i + j) % count].n == d->rcpts[i];
         }
@@ -132,7 +173,7 @@ static bool result_fits(const struct queue *q, const struct worker_process *agen
                 : verdicts_fit(d, m->verdicts, m->verdict_count));
 }
 
-/* One recipient's part of a result. */
+/* Adds one recipient's verdict to a settlement. */
 static void add_verdict(struct settlement *s, const struct wire_result *m,
                         const struct wire_verdict *from)
 {
@@ -141,7 +182,7 @@ static void add_verdict(struct settlement *s, const struct wire_result *m,
 
     v.text = wire_verdict_text(from);
     if (v.kind == VERDICT_NONE && v.text.len == 0) {
-        /* Often another program has settled it: the file, read again, will tell. */
+        /* Often another program has settled it; the control file, read again, shows that. */
         quiet = m->resync && m->outcome == OUTCOME_OK;
         v.text = quiet               ? SLICE("the agent found nothing to do in the control file")
                  : m->reason.len > 0 ? m->reason
@@ -161,6 +202,7 @@ static void settle_result(struct queue *q, struct delivery *d, const struct wire
 {
     struct settlement s;
 
+    setting_fault_warn(q, d, m);
     settlement_begin(&s, SETTLE_RESULT, d->msg, d->destination, d, m->verdict_count);
     s.result = m;
     s.outcome = outcome_of(m->outcome);
@@ -171,7 +213,7 @@ static void settle_result(struct queue *q, struct delivery *d, const struct wire
     queue_settle(q, &s);
 }
 
-/* Some have a verdict, which is settled; the others were not tried. */
+/* Settles the recipients with verdicts; the others were not tried. */
 static void settle_some(struct queue *q, struct delivery *d, struct wire_result *m,
                         struct wire_verdict *verdicts)
 {
@@ -188,8 +230,9 @@ static void settle_some(struct queue *q, struct delivery *d, struct wire_result 
     settle_result(q, d, m);
 }
 
-/* The worker saw the lease over. Where it holds again what comes back waits a moment, as what is
- * given back does: two processes that see two times must not play ball. */
+/* Ends a delivery that its process broke off because the lease was over there. If the lease is
+ * valid here, the mail waits for a moment like untried mail: otherwise two processes that read
+ * different times would pass the mail back and forth. */
 static void delivery_broken_off(struct queue *q, struct delivery *d, struct wire_result *m,
                                 struct wire_verdict *verdicts)
 {
@@ -235,6 +278,9 @@ bool queue_take_result(struct queue *q, const struct worker_process *agent, stru
         delivery_broken_off(q, d, &m, verdicts);
     } else if (ok) {
         settle_result(q, d, &m);
+    }
+    if (ok && m.thread_stops && m.outcome != OUTCOME_GIVEN_BACK && agent->channel != NULL) {
+        wire_put_go_on(agent->channel, m.entry);
     }
     mem_free(verdicts);
     return ok;

@@ -1,5 +1,6 @@
 /*
- * Results of deliveries: decoded, checked against what was handed out, and settled (settlement.h).
+ * Results of deliveries: decodes them, checks them against the deliveries, and settles them
+ * (settlement.h).
  *
  * Owns nothing.
  */
@@ -15,25 +16,36 @@
 struct worker_process;
 struct queue;
 
-/* The body of a WIRE_RESULT frame. False: it does not decode, or does not fit what the agent has
- * been given. */
+/* Handles the body of a WIRE_RESULT frame. Returns false if it does not decode, or does not fit a
+ * delivery that the agent has. */
 bool queue_take_result(struct queue *q, const struct worker_process *agent, struct slice body);
 
-/* The same of agents that the queue process talks to by itself: each recipient of the delivery has
- * its verdict. */
+/* Handles the result of an agent without a process; each recipient of the delivery has a
+ * verdict. */
 void queue_delivery_ended(struct queue *q, struct delivery *d, const struct wire_result *m);
 
-/* A delivery ended without a word from its agent. The recipients are deferred, not tried at once: a
- * message that makes an agent crash must not do so again and again. */
+/* Ends a delivery without a result. Its recipients are deferred, and not tried at once, so that a
+ * message which makes an agent crash does not do so again and again. */
 void queue_delivery_crashed(struct queue *q, struct delivery *d, const char *why);
 
-/* What was handed out comes back as it was: it is not settled, so the next pass finds it. */
+/* Ends a delivery untried: its recipients are not settled, so the next pass finds them. */
 void queue_delivery_untried(struct queue *q, struct delivery *d);
 
-/* The same, where it can go out again at once: it goes back to its place in the scheduler. */
+/* Returns an untried delivery to its place in the scheduler, from which it can begin again at
+ * once. */
 void queue_delivery_returned(struct queue *q, struct delivery *d);
 
-/* Its transport needs no agent: the verdict is in the next hop, or in the transport's nature. */
+/* Ends the delivery of an entry whose recipients another message has taken (WIRE_SUBMIT,
+ * `replaces`), after the commit; or continues it, if the commit was undone. Does nothing if the
+ * delivery has ended meanwhile. */
+void queue_delivery_replaced(struct queue *q, uint64_t entry);
+void queue_delivery_not_replaced(struct queue *q, uint64_t entry, bool is_agent_lost);
+/* Does the message wait for a commit that replaces its recipients? Until then it must not
+ * change. */
+bool queue_is_replaced(struct queue *q, struct msg_id id);
+
+/* Ends a delivery of a transport without agents: the verdict is in the next hop, or follows from
+ * the kind of transport. */
 void queue_delivery_here(struct queue *q, struct delivery *d);
 
 #endif

@@ -14,7 +14,7 @@
 #include "spool_division.h"
 #include "spool_search.h"
 
-/* Destinations with a time of retry that are looked at in one turn, at most. */
+/* Most destinations whose retry time one turn checks. */
 #define RETRIES_PER_TURN 100
 
 static char *key_of(const char *prefix, const char *transport, const char *dest)
@@ -23,7 +23,7 @@ static char *key_of(const char *prefix, const char *transport, const char *dest)
 
     buf_init(&key, SPOOL_PARKED_MAX + 1);
     (void)buf_addf(&key, "%s%s/%s", prefix, transport, dest);
-    CHECK(!key.failed); /* both names have their limits */
+    CHECK(!key.failed); /* both names are limited */
     (void)buf_cstr(&key);
     return buf_take(&key);
 }
@@ -41,10 +41,10 @@ bool queue_retry_is_served(const struct queue *q, const struct destination *dest
     return q->conf->deliver_only[0] == '\0' ||
            (glob_match(transport,
                        slice_string(transport_name(&q->transports, destination->transport))) &&
-            glob_match(dest, slice_string(destination->name)));
+            nexthop_match(dest, slice_string(destination->name)));
 }
 
-/* ---- mail that comes ------------------------------------------------------------------------ */
+/* ---- due mail -------------------------------------------------------------------------------- */
 
 static bool is_running(const struct queue *q, const struct destination *destination, bool *ret_dead)
 {
@@ -58,7 +58,7 @@ static bool is_running(const struct queue *q, const struct destination *destinat
     return info.busy > 0;
 }
 
-/* What was put off under the key becomes due. */
+/* Makes the mail due that waits under the key. */
 static size_t wake_key(struct queue *q, const char *key)
 {
     size_t count = 0;
@@ -91,9 +91,9 @@ static void wake(struct queue *q, const struct destination *destination, struct 
     }
 }
 
-/* Does a message go though its destination waits? New mail does, but for one that failed a moment
- * ago. What has been in memory before goes in the run that woke it, until that stops; where
- * messages can't be divided, until something of it is deferred. */
+/* Does a message go to its destination although that waits? New mail does, unless the destination
+ * has just failed. Other mail goes in the run that woke it until that run stops; in a store that
+ * can't divide messages, until one of the run is deferred. */
 static bool goes_before_time(const struct queue *q, const struct active_msg *m,
                              const struct retry_rules *rules, const struct dest_retry *retry)
 {
@@ -144,7 +144,7 @@ bool queue_retry_keeps(struct queue *q, struct active_msg *m, struct active_rcpt
         return false;
     }
     settlement_begin(&s, SETTLE_WAITING, m, destination, NULL, 1);
-    settlement_add(&s, &said)->quiet = true; /* nothing new is to be said of it */
+    settlement_add(&s, &said)->quiet = true; /* no news for the log */
     queue_settle(q, &s);
     return true;
 }
@@ -180,7 +180,7 @@ void queue_retry_suspend(struct queue *q, const struct destination *destination,
     }
 }
 
-/* ---- when nothing is left -------------------------------------------------------------------- */
+/* ---- destinations without mail --------------------------------------------------------------- */
 
 /* Has the scheduler mail for it? */
 static bool has_mail_in_memory(const struct queue *q, const struct destination *destination)
@@ -192,7 +192,7 @@ static bool has_mail_in_memory(const struct queue *q, const struct destination *
            info.busy + info.waiting > 0;
 }
 
-/* Is anything left for it? */
+/* Has the destination no mail left? */
 static bool is_empty(struct queue *q, const struct destination *destination)
 {
     struct spool_filter filter = {.states = 0};
@@ -207,7 +207,7 @@ static bool is_empty(struct queue *q, const struct destination *destination)
                    destination->name); /* fits */
     filter.destination = buf_slice(&name);
     if (spool_count(q->spool, &filter, &count) != 0) {
-        log_warning("spool: %s", spool_error(q->spool)); /* it is looked at again */
+        log_warning("spool: %s", spool_error(q->spool)); /* checked again later */
     }
     buf_fini(&name);
     return count == 0;
@@ -227,7 +227,7 @@ void queue_retry_note(struct queue *q, struct destination *destination, size_t t
         return;
     }
     if (retry->retry.due.us == 0 && !retry->asleep) {
-        dest_retry_drop(all, retry); /* it has never failed: nothing is put off */
+        dest_retry_drop(all, retry); /* never failed: no mail waits */
     } else if (!dest_retry_waits(retry, clock_wall())) {
         dest_retry_check_soon(all, retry, clock_wall());
     }
@@ -270,7 +270,7 @@ void queue_retry_request(struct queue *q, struct slice wanted)
     }
 }
 
-/* ---- mail that goes nowhere ----------------------------------------------------------------- */
+/* ---- mail without a route -------------------------------------------------------------------- */
 
 void queue_stuck(struct queue *q, struct active_msg *m, uint32_t n, const struct route *route,
                  const char *why)
@@ -293,7 +293,7 @@ void queue_retry_wake_again(struct queue *q)
     STAILQ_CONCAT(&wakes, &q->parking.wakes);
     while ((w = STAILQ_FIRST(&wakes)) != NULL) {
         STAILQ_REMOVE_HEAD(&wakes, next);
-        (void)wake_key(q, w->key); /* those that wait again are in the queue's list again */
+        (void)wake_key(q, w->key); /* keys that must wait again return to the list */
         mem_free(w->key);
         mem_free(w);
     }

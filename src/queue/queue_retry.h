@@ -1,6 +1,6 @@
 /*
  * Destinations whose clause has an interval: their mail is tried again together, at the time that
- * dest_retry.h finds, and is given up at the age that expiry.h finds.
+ * dest_retry.h computes, and expires at the age that expiry.h computes.
  *
  * Owns nothing; a destination owns its time.
  */
@@ -19,39 +19,42 @@
 
 struct queue;
 
-/* The key that mail is parked under which waits for a destination's time; to be freed. */
+/* Returns the key of parked mail that waits for a destination's time; the caller frees it. */
 char *queue_retry_key(const struct queue *q, const struct destination *destination);
-/* Is it the one destination that is served, if there is only one (-p)? */
+/* Is the destination served? With deliver_only (-p) only matching ones are. */
 bool queue_retry_is_served(const struct queue *q, const struct destination *destination);
-/* May mail of this message go to its destination now? May wake what waits for it, as new mail
- * does. */
+/* Does mail of this message go to its destination now? May also wake the mail that waits for the
+ * destination, as new mail does. */
 bool queue_retry_lets_go(struct queue *q, const struct active_msg *m,
                          const struct destination *destination);
-/* Does the recipient stay behind, because its destination does not let it go, or for its age? It
- * is then put off, or given up. */
+/* Is the recipient kept from the scheduler, because its destination must wait, or because of its
+ * age? It is then deferred or expires here. */
 bool queue_retry_keeps(struct queue *q, struct active_msg *m, struct active_rcpt *r,
                        struct destination *destination);
 
-/* An agent has said that nothing goes to the destination now: what is in memory is put off, too. */
+/* Postpones a destination after an agent's report that no mail must go there now; its mail in
+ * memory is deferred, too. */
 void queue_retry_suspend(struct queue *q, const struct destination *destination, struct wall until,
                          struct slice reason);
 
-/* SCHED_DEFER for a destination with a time of retry; false: it has none. */
+/* Handles SCHED_DEFER for a destination with an interval. Returns false if it has none. */
 bool queue_retry_defers(struct queue *q, struct active_msg *m, const struct sched_action *action);
 
-/* So many recipients were tried, and the scheduler knows. `destination` may be NULL. */
+/* Counts recipients that were tried, after the scheduler has their results. `destination` may be
+ * NULL. */
 void queue_retry_note(struct queue *q, struct destination *destination, size_t tried);
 
-/* Forget times of retry of destinations that have no mail left. */
+/* Drops the retry times of destinations that have no mail left. */
 void queue_retry_turn(struct queue *q);
 
-/* Mail for this destination ("nexthop" or "transport/nexthop") was requested: its wait is over. */
+/* Ends the wait of a destination ("nexthop" or "transport/nexthop") whose mail was requested. */
 void queue_retry_request(struct queue *q, struct slice wanted);
 
-/* Go on with keys of which not all was at hand when they were woken. */
+/* Repeats the wake of keys for which the spool had not loaded all mail. */
 void queue_retry_wake_again(struct queue *q);
 
-/* Mail that has a route to nowhere is kept, and is looked at again after a reload. Settles it. */
+/* Settles a recipient whose route has no usable agent: parks the recipient until a reload, with the
+ * reason `why`. */
 void queue_stuck(struct queue *q, struct active_msg *m, uint32_t n, const struct route *route,
                  const char *why);
 void queue_try_stuck(struct queue *q);

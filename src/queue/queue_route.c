@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "check.h"
+#include "clock.h"
 #include "queue.h"
+#include "wire.h"
 
 void queue_route_hold_back(const struct conf *conf, struct route *route)
 {
@@ -19,8 +21,8 @@ void queue_route_hold_back(const struct conf *conf, struct route *route)
     }
 }
 
-/* The spool's copy of the route is for those who look at the queue, and says in which partition the
- * recipient is to be. A failure costs nothing but the batch, which the commit will report. */
+/* Stores a copy of the route, which listings show and which determines the recipient's partition. A
+ * failure only fails the batch; the commit reports it. */
 static void store_route(struct queue *q, const struct active_msg *m, struct active_rcpt *r,
                         const struct route *route)
 {
@@ -29,13 +31,14 @@ static void store_route(struct queue *q, const struct active_msg *m, struct acti
     r->route_stale = false;
 }
 
-/* These words are what operators of transport agents look for. */
+/* Returns why a route has no agent; operators of transport agents search for these texts. */
 static const char *why_nowhere(bool has_clause, bool has_command)
 {
     return !has_clause ? "no pattern matched" : !has_command ? "ConfBUG:NoCmdDefined!" : NULL;
 }
 
-/* The destination of a route that the store has fixed. One without an agent is not remembered. */
+/* Returns the destination of a route that the store has fixed. A destination without an agent is
+ * not created. */
 static struct destination *fixed_destination(struct queue *q, const struct route *route,
                                              const char **ret_why)
 {
@@ -62,8 +65,8 @@ static struct destination *fixed_destination(struct queue *q, const struct route
     return *ret_why == NULL ? destination_need(q, index, route->destination, route->nexthop) : NULL;
 }
 
-/* Where a rule at its arrival sends it. A transport that nothing declares any more may be declared
- * again. */
+/* Applies the route of a rule at arrival. Its transport may no longer be declared; it may be
+ * declared again later. */
 static void route_by_rule(const struct queue *q, const struct active_msg *m,
                           const struct active_rcpt *r, struct route *ret_route)
 {
@@ -72,8 +75,8 @@ static void route_by_rule(const struct queue *q, const struct active_msg *m,
 
     CHECK(nexthop.len <= ROUTE_NEXTHOP_MAX); /* SPOOL_ROUTE_MAX */
     if (transport != NULL && transport->policy.agent == CONF_AGENT_MILTER &&
-        q->conf->non_smtpd_milters[0] == '\0') {
-        /* A report, and the filters that it waited for are configured no more. */
+        slice_equal(nexthop, WIRE_MILTER_REPORTS) && q->conf->non_smtpd_milters[0] == '\0') {
+        /* A report waited for filters that are no longer configured. */
         route_address(q->conf, slice_string(m->sender), slice_string(r->address), ret_route);
         return;
     }
@@ -126,7 +129,7 @@ struct destination *queue_route(struct queue *q, const struct active_msg *m, str
         *ret_pause = intervene(q, m, r, how | (r->route_by_rule ? INTERVENE_FIXED : 0), ret_route);
         if (!slice_equal(slice_string(ret_route->transport), active_rcpt_transport(r)) ||
             !slice_equal(slice_string(ret_route->nexthop), nexthop)) {
-            store_route(q, m, r, ret_route); /* which its agents are told */
+            store_route(q, m, r, ret_route); /* agents get this route */
         }
         return fixed_destination(q, ret_route, ret_why);
     }
@@ -145,4 +148,30 @@ struct destination *queue_route(struct queue *q, const struct active_msg *m, str
     }
     return destination_need(q, transport_index(&q->transports, ret_route->transport),
                             ret_route->destination, ret_route->nexthop);
+}
+
+/* ---- requeue -------------------------------------------------------------------------------- */
+
+#define REQUEUE_PAGE 200
+
+int queue_requeue(struct queue *q, const struct spool_message *m)
+{
+    struct msg_id id = m->id;
+    /* A message in parts has no recipients of its own. */
+    bool has_rcpts = !m->gathers && !conf_spool_routes(q->conf);
+    int rc = spool_requeue(q->spool, id, queue_clock_to_store(&q->clock, id, clock_wall()));
+    size_t count = REQUEUE_PAGE;
+    uint32_t after = 0;
+
+    while (rc == 0 && has_rcpts && count == REQUEUE_PAGE) {
+        struct spool_rcpt page[REQUEUE_PAGE];
+
+        rc = spool_read_rcpts(q->spool, id, after, true, REQUEUE_PAGE, page, &count);
+        for (size_t i = 0; rc == 0 && i < count; i++) { /* numbers stay valid, texts do not */
+            after = page[i].n;
+            rc = spool_set_route(q->spool, id, after, SLICE("milter"), WIRE_MILTER_REQUEUE,
+                                 SPOOL_ROUTE_FIXED);
+        }
+    }
+    return rc;
 }

@@ -1,7 +1,6 @@
 /*
- * A submission: mail that a client brings becomes a message in the spool's open batch. When there
- * is a place for it in memory it stays there, to be opened after the commit, and what was just
- * written need not be read again.
+ * Submission: mail from a client becomes a message in the spool's open batch. If memory has a place
+ * for it, it stays there to be opened after the commit, so that it need not be read again.
  *
  * Owns nothing.
  */
@@ -14,10 +13,13 @@
 
 struct queue;
 
-/* Take over a submission; `fd` holds the rest of its content, or is -1, and stays the caller's.
- * `is_report`: it is our own, and has its flags and class. 0,
- * or a negative errno. *ret_msg is set when it is to be opened (pass_open) after its commit. */
-int submit_message(struct queue *q, const struct wire_submit *m, int fd, bool is_report,
+/* Stores a submission. `fd` has the rest of its content, or is -1; it stays the caller's. The
+ * message takes the recipients of the delivery `replaced` (may be NULL) in the same batch. It then
+ * keeps the client and time of arrival of their message, and is a report if that message is one.
+ *
+ * Returns 0 or a negative errno; -ESTALE if recipients of the delivery are no longer pending.
+ * *ret_msg is set if the message must be opened (pass_open) after its commit. */
+int submit_message(struct queue *q, const struct wire_submit *m, int fd, struct delivery *replaced,
                    struct msg_id *ret_id, struct active_msg **ret_msg);
 
 #endif

@@ -7,10 +7,10 @@
 #include "delivery_details.h"
 #include "mem.h"
 
-/* What is kept of one string; reports cut most of them further. */
+/* Bytes kept of each string; reports cut most strings further. */
 #define PART_MAX 8192
 
-/* What is kept of a recipient, in one piece of memory. */
+/* Strings kept of a recipient, in one piece of memory. */
 enum part { ADDRESS, ORCPT, DIAGNOSTIC, REPLY, REMOTE, STATUS, DETAILS, CONTROL, PARTS };
 
 enum report_action report_draft_action(const struct spool_rcpt *r)
@@ -26,7 +26,7 @@ enum report_action report_draft_action(const struct spool_rcpt *r)
     case SPOOL_RCPT_RELAYED:
         break;
     }
-    (void)details_read(r->details, &details); /* else it has no action */
+    (void)details_read(r->details, &details); /* otherwise it has no action */
     if (details.action == DETAILS_EXPANDED) {
         return REPORT_EXPANDED;
     }
@@ -36,7 +36,7 @@ enum report_action report_draft_action(const struct spool_rcpt *r)
     return r->state == SPOOL_RCPT_RELAYED ? REPORT_RELAYED : REPORT_DELIVERED;
 }
 
-/* Copies of all parts, in one piece. */
+/* Copies all strings of a recipient into one piece of memory. */
 static char *keep(const struct spool_rcpt *r, struct slice kept[PARTS])
 {
     const struct slice parts[PARTS] = {
@@ -57,7 +57,8 @@ static char *keep(const struct spool_rcpt *r, struct slice kept[PARTS])
     }
     string = buf_take(&b);
     for (size_t i = 0; i < PARTS; i++) {
-        /* Lines of a text are parted by CR where reports have a form to show them in lines. */
+        /* CR separates the lines of a text. Only recipients with `control` have reports that show
+         * lines. */
         for (size_t k = 0; i == DIAGNOSTIC && r->control.len == 0 && k < lengths[i]; k++) {
             string[at + k] = string[at + k] == '\r' ? ' ' : string[at + k];
         }
@@ -67,7 +68,7 @@ static char *keep(const struct spool_rcpt *r, struct slice kept[PARTS])
     return string;
 }
 
-/* What the agent knows better than we do. */
+/* Applies the agent's details, which are more precise. */
 static void add_details(struct report_rcpt *to, struct slice text)
 {
     struct delivery_details d;
@@ -76,11 +77,11 @@ static void add_details(struct report_rcpt *to, struct slice text)
     if (!details_read(text, &d)) {
         return;
     }
-    /* Of a delay what was last said of the destination is known, perhaps of another recipient. */
+    /* The details of a delay are the destination's last reply, perhaps for another recipient. */
     if (d.address.len > 0 && to->action != REPORT_DELAYED) {
         to->address = d.address;
     }
-    /* Of a delay that was given up the status says too little. */
+    /* The details of an expired recipient have only the status of a delay. */
     if (to->action == REPORT_FAILED && d.action == DETAILS_DELAYED) {
         to->status = (struct status){STATUS_PERMANENT, 4, 7};
     } else {
@@ -110,8 +111,8 @@ void report_draft_add(struct report_draft *d, const struct spool_rcpt *r, enum r
     }
     d->strings[d->count] = keep(r, kept);
     to = &d->rcpts[d->count++];
-    /* A report of failure says 5.x.x; what failed for being too old keeps its 4.x.x, as senders
-     * know it, and its action says that it failed. */
+    /* A bounce has status 5.x.x. An expired recipient keeps its 4.x.x, as senders expect it; the
+     * action shows that it failed. */
     if (!status_parse(kept[STATUS], &status)) {
         status = (struct status){.class = action == REPORT_FAILED    ? STATUS_PERMANENT
                                           : action == REPORT_DELAYED ? STATUS_TRANSIENT
@@ -125,7 +126,7 @@ void report_draft_add(struct report_draft *d, const struct spool_rcpt *r, enum r
                                .last_attempt = r->last_attempt,
                                .retry_until = retry_until,
                                .control = kept[CONTROL]};
-    size_t address_at = slice_find(kept[REMOTE], '['); /* "host[address]:port": a site was asked */
+    size_t address_at = slice_find(kept[REMOTE], '['); /* "host[address]:port" of a site */
     if (address_at < kept[REMOTE].len) {
         to->remote_mta = slice_of(kept[REMOTE].ptr, address_at);
         to->diagnostic = kept[REPLY];

@@ -1,10 +1,9 @@
 /*
- * The recipients of a report, taken from the spool one page at a time: what the spool hands out
- * lasts until its next call, a draft keeps it.
+ * A draft: the recipients of a report. The spool's slices are valid only until its next call, so a
+ * draft copies them, one page after the other.
  *
- * The details that agents have noted (delivery_details.h) are believed but for the outcome, which
- * is the spool's to say: an agent whose last word was "delayed" has not the last word on a
- * recipient that was given up later.
+ * Details that agents have noted (delivery_details.h) take precedence, except for the outcome,
+ * which the spool determines: a recipient whose agent noted "delayed" may have expired later.
  */
 #ifndef QUEUE_REPORT_DRAFT_H
 #define QUEUE_REPORT_DRAFT_H
@@ -12,21 +11,21 @@
 #include "report.h"
 #include "spool.h"
 
-/* Zeroed at first. */
+/* Recipients of one report; valid when zeroed. */
 struct report_draft {
     struct report_rcpt *rcpts; /* owned */
-    char **strings;            /* owned, one per recipient, holds all its slices */
+    char **strings;            /* one per recipient, with all its slices; owned */
     size_t count, size;
 };
 
-/* What became of it, as its state and details say. */
+/* Returns the result of a recipient, from its state and details. */
 enum report_action report_draft_action(const struct spool_rcpt *r);
 
-/* `retry_until` as in struct report_rcpt. */
+/* Adds a recipient; `retry_until` as in struct report_rcpt. */
 void report_draft_add(struct report_draft *d, const struct spool_rcpt *r, enum report_action action,
                       struct wall retry_until);
 
-/* Empty it, for another report. */
+/* Frees all recipients and empties the draft for another report. */
 void report_draft_fini(struct report_draft *d);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * Messages whose delivery was requested by name (flush, ETRN) while they were on disk: in their
- * next pass defer_transports and queueonly do not hold for them.
+ * Messages on disk whose delivery was requested by name (flush, ETRN): defer_transports and
+ * queueonly do not apply to their next pass.
  *
- * Owns the list. Limit: REQUESTED_MAX messages; of more, defer_transports holds for the rest.
+ * Owns the list. Limit: REQUESTED_MAX messages; defer_transports applies to further messages.
  */
 #ifndef QUEUE_REQUESTED_H
 #define QUEUE_REQUESTED_H
@@ -20,7 +20,7 @@ struct requested {
 };
 
 void requested_add(struct requested *r, struct msg_id id);
-/* Was it requested? It is no longer afterwards. */
+/* Was it requested? Also removes the message from the list. */
 bool requested_take(struct requested *r, struct msg_id id);
 void requested_fini(struct requested *r);
 

@@ -14,7 +14,7 @@ enum { OF_CLIENT, OF_LOGIN, TABLES };
 
 _Static_assert(SEND_LIMITS == TABLES * LIMITS_OF_ONE, "the order of enum send_limit");
 
-/* What was sent in the slots up to `last`. */
+/* Counts per slot, up to slot `last`. */
 struct slots {
     int64_t last; /* number of the present slot */
     uint32_t counts[RING];
@@ -23,15 +23,15 @@ struct slots {
 struct count {
     UT_hash_handle hh;
     TAILQ_ENTRY(count) next;
-    struct mono sent; /* last */
-    bool refused;     /* since it had room */
+    struct mono sent; /* time of the last accepted mail */
+    bool refused;     /* a refusal since there was room */
     struct slots slots[LIMITS_OF_ONE];
     char name[];
 };
 
 struct table {
     struct count *items;            /* hash by name */
-    TAILQ_HEAD(, count) by_recency; /* the one that sent last comes last */
+    TAILQ_HEAD(, count) by_recency; /* ascending by `sent` */
 };
 
 struct send_counts {
@@ -119,7 +119,7 @@ static struct count *find(const struct table *t, struct slice name)
     return item;
 }
 
-/* Slots that are past become those to come. */
+/* Advances to the present slot; past slots are emptied and used again. */
 static void turn(struct slots *s, int64_t slot)
 {
     if (slot - s->last >= (int64_t)RING) {
@@ -164,7 +164,7 @@ uint32_t send_counts_room(struct send_counts *c, const struct conf *conf,
         }
         room = used < max ? max - used : 0;
         if (of_one % 2 == 0 && room > 0) {
-            room = UINT32_MAX; /* of messages there is room for one */
+            room = UINT32_MAX; /* a single message always fits */
         }
         if (room < least) {
             least = (uint32_t)room;
@@ -174,7 +174,7 @@ uint32_t send_counts_room(struct send_counts *c, const struct conf *conf,
     return least;
 }
 
-/* When so much of what was sent is past that at most `may_stay` is left. */
+/* Returns the time when enough slots are past that at most `may_stay` is counted. */
 static int64_t until_left(const struct slots *s, int64_t slot, uint64_t may_stay)
 {
     uint64_t left = sum(s);
@@ -214,7 +214,7 @@ uint32_t send_counts_wait_s(struct send_counts *c, const struct conf *conf,
     return (uint32_t)((longest + US_PER_S - 1) / US_PER_S); /* at most 65 minutes */
 }
 
-/* Make room for one more. False: one goes that still counts. */
+/* Makes room for one more. Returns false if counts that still matter were dropped. */
 static bool make_place(struct table *t, struct mono now)
 {
     struct count *oldest = TAILQ_FIRST(&t->by_recency);

@@ -1,19 +1,18 @@
 /*
- * How much a client, and a user that has logged in, may send: messages and recipients in a minute
- * and in an hour, so that a stolen password, or a program that runs wild, does limited harm.
+ * Limits of the messages and recipients that a client, or a user who has logged in, may send in a
+ * minute and in an hour. They limit the damage of a stolen password or a program out of control.
  *
- * They are counted here, in the queue process: it is the one that all mail passes which others
- * submit, and neither a reload nor a new receive process gives a fresh allowance. What is counted
- * was accepted. At the start of the daemon, or of a new queue process, the counts are empty.
+ * The queue process counts, since all submitted mail passes through it: neither a reload nor a new
+ * receiving process resets the counts. Only accepted mail counts. The counts are empty at the start
+ * of a queue process.
  *
  * Method: a period is divided into SEND_SLOTS slots. The sum over the present slot and the
- * SEND_SLOTS before it has at least all of the last period, so in any minute and any hour no more
- * than the limit is accepted; room comes back when a slot is past, a twelfth of the period late at
- * most.
+ * SEND_SLOTS before it covers at least the last period, so no minute and no hour exceeds its limit.
+ * Room returns when a slot is past, at most a twelfth of the period late.
  *
- * Bounded: SEND_COUNTS_MAX clients and as many users are known. One more takes the place of the one
- * that sent nothing for the longest time; when that was less than an hour, its allowance is a fresh
- * one, and the caller is told.
+ * Limits: SEND_COUNTS_MAX clients and as many users. A further one replaces the one whose last mail
+ * is oldest. If that mail is less than an hour old, its count is lost early, and the caller is
+ * informed.
  */
 #ifndef QUEUE_SEND_LIMIT_H
 #define QUEUE_SEND_LIMIT_H
@@ -30,7 +29,8 @@
 
 struct conf;
 
-/* Of a client, then of a login; of each in a minute, then in an hour; messages, then recipients. */
+/* Order: client, then login; for each a minute, then an hour; for each messages, then
+ * recipients. */
 enum send_limit {
     SEND_CLIENT_MESSAGES_MINUTE,
     SEND_CLIENT_RCPTS_MINUTE,
@@ -43,15 +43,15 @@ enum send_limit {
     SEND_LIMITS
 };
 
-/* The name of the parameter. */
+/* Returns the name of the parameter. */
 const char *send_limit_name(enum send_limit limit);
 
-/* What the configuration says; 0: no limit. */
+/* Returns the configured limit; 0: no limit. */
 uint64_t send_limit_value(const struct conf *conf, enum send_limit limit);
 
-/* Where mail comes from; empty: nothing that is limited. */
+/* Origin of mail; an empty name has no limit. */
 struct send_origin {
-    struct slice client; /* its address or network, as text */
+    struct slice client; /* address or network, as text */
     struct slice login;
 };
 
@@ -59,30 +59,31 @@ struct send_counts;
 
 struct send_counts *send_counts_new(void);
 
-/* NULL is fine. */
+/* Frees the counts; NULL is allowed. */
 void send_counts_free(struct send_counts *c);
 
-/* How many recipients a message may have now: 0..UINT32_MAX, the latter without a limit. *ret_limit
- * is the one that leaves the least room; SEND_LIMITS: none does. */
+/* Returns how many recipients a message may have now, or UINT32_MAX if there is no limit.
+ * *ret_limit is the limit that leaves the least room, or SEND_LIMITS. */
 uint32_t send_counts_room(struct send_counts *c, const struct conf *conf,
                           const struct send_origin *origin, struct mono now,
                           enum send_limit *ret_limit);
 
-/* In how many seconds there will be room for a message of so many recipients, or for as many as the
- * limit allows; 0: now. Others may take the room first. */
+/* Returns the seconds until there is room for a message with `rcpts` recipients, or with as many as
+ * the limit allows; 0: now. Other messages may use the room first. */
 uint32_t send_counts_wait_s(struct send_counts *c, const struct conf *conf,
                             const struct send_origin *origin, uint32_t rcpts, struct mono now);
 
-/* A message was accepted. False: a client or user that is still remembered had to be forgotten. */
+/* Counts an accepted message. Returns false if the counts of another client or user were dropped
+ * too early. */
 bool send_counts_add(struct send_counts *c, const struct send_origin *origin, uint32_t rcpts,
                      struct mono now);
 
-/* A message or a recipient was refused because of the limit. True: the first time since this origin
- * had room, which is worth a warning. */
+/* Counts the refusal of a message or recipient by the limit. Returns true for the first refusal
+ * since this origin had room, which deserves a warning. */
 bool send_counts_refused(struct send_counts *c, const struct send_origin *origin,
                          enum send_limit limit);
 
-/* How often that was, since the start. */
+/* Returns the number of refusals since the start. */
 uint64_t send_counts_refusals(const struct send_counts *c, enum send_limit limit);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Settlement, third step: log lines, counters, events and observers of each recipient; then, of a
+ * Settlement, third step: log lines, counters, events and observers for each recipient; then, for a
  * delivery, the scheduler, the destination and its history.
  */
 #include "settlement.h"
@@ -19,7 +19,7 @@
 
 /* ---- the log line ---------------------------------------------------------------------------- */
 
-/* The tag of log lines: what would have delivered it. */
+/* Returns the tag of log lines: the program that delivers, or "error" without a delivery. */
 static const char *program_of(const struct queue *q, const struct settlement *s)
 {
     const char *program;
@@ -49,8 +49,9 @@ static void log_recipient(struct queue *q, const struct settlement *s, const str
     struct mono handed = was_handed ? s->delivery->handed : clock_mono();
     int64_t before = m->activated_wall.us - m->arrived.us;
     int64_t active = handed.us - m->activated.us;
-    struct slice text = slice_trim(r->said.text); /* its first line may be empty */
+    struct slice text = slice_trim(r->said.text); /* the first line may be empty */
 
+    log_hold_deliveries(); /* until its commit */
     if (result->conn_use > 1) {
         (void)snprintf(conn_use, sizeof conn_use, ", conn_use=%" PRIu32,
                        result->conn_use); /* fits */
@@ -64,8 +65,8 @@ static void log_recipient(struct queue *q, const struct settlement *s, const str
         delay_text(result->setup_us, digits, texts[3]),
         delay_text(result->transmit_us, digits, texts[4]), SLICE_ARGS(r->verdict.status),
         outcomes[r->disposition], SLICE_ARGS(text),
-        s->tls[0] == '\0' ? "" : ", tls=", s->tls); /* last, as programs that read such lines
-                                                          expect the others to be neighbours */
+        s->tls[0] == '\0' ? "" : ", tls=", s->tls); /* last: other fields stay side by side */
+    log_hold_deliveries_end();
 }
 
 /* ---- observers ------------------------------------------------------------------------------- */
@@ -94,12 +95,23 @@ static void tell_end(struct queue *q, const struct settlement *s, const struct s
 
 /* ---- recipients ------------------------------------------------------------------------------ */
 
+/* Has the recipient a log line of its own? When mail is deferred untried because its destination
+ * waits, only the attempt that stopped the destination has one, as thousands may wait at each
+ * retry. */
+static bool has_line(const struct settlement *s, const struct settled *r)
+{
+    bool untried = s->cause == SETTLE_WAITING || s->cause == SETTLE_STOPPED;
+
+    return r->disposition == DISPOSITION_EXPIRED ||
+           (!r->quiet && !(untried && r->disposition == DISPOSITION_DEFERRED));
+}
+
 static bool others_log(const struct settlement *s)
 {
     return s->is_logged || (s->delivery != NULL && agent_kind(s->delivery->kind)->writes_log);
 }
 
-/* Times of an attempt; a recipient that was not handed out has none. */
+/* Counts the times of an attempt. */
 static void measure_attempt(struct class_count *class, const struct settlement *s,
                             const struct settled *r)
 {
@@ -128,7 +140,7 @@ static void measure_recipient(struct queue *q, struct class_count *class,
     };
 
     if (r->quiet && r->disposition != DISPOSITION_EXPIRED) {
-        return; /* others have counted it */
+        return; /* another program has counted it */
     }
     q->measures.outcomes[outcomes[r->disposition]][measure_category(r->verdict.status)]++;
     if (s->result != NULL && s->delivery != NULL) {
@@ -143,7 +155,7 @@ static void account_recipient(struct queue *q, const struct settlement *s, const
 
     measure_recipient(q, class, s, r);
     journal_settled(q, s, r);
-    if ((!r->quiet || r->disposition == DISPOSITION_EXPIRED) && !others_log(s)) {
+    if (has_line(s, r) && !others_log(s)) {
         log_recipient(q, s, r);
     }
     switch (r->disposition) {
@@ -169,14 +181,16 @@ static void account_recipient(struct queue *q, const struct settlement *s, const
     }
 }
 
-/* What the log is told of a result as a whole, before its recipients. */
+/* Logs facts of a whole result, before its recipients. */
 static void log_result(const struct queue *q, const struct settlement *s)
 {
     if (s->result->maybe_duplicate) {
+        log_hold_deliveries();
         log_as(program_of(q, s), log_pid(),
                "%s: connection lost between end of data and its reply: the recipients may get "
                "this message twice",
                s->msg->id_text);
+        log_hold_deliveries_end();
     }
     if (s->result->resync) {
         log_info("Resyncing file \"%s\" (pid=%" PRIu32 " ho='%s')", s->msg->path, s->result->pid,
@@ -186,20 +200,20 @@ static void log_result(const struct queue *q, const struct settlement *s)
 
 /* ---- the destination ------------------------------------------------------------------------- */
 
-/* The remote server's own words, if it said something. */
+/* Returns the remote server's reply, or our text without one. */
 static struct slice words_of(const struct wire_verdict *v)
 {
     return v->reply.len > 0 ? v->reply : v->text;
 }
 
-/* Is it our login that the site does not like, or misses? */
+/* Does the site refuse our login, or require one? */
 static bool is_about_login(const struct wire_verdict *v)
 {
     return v->kind == VERDICT_DEFERRED &&
            (slice_equal(v->status, SLICE("4.7.8")) || slice_starts(v->reply, SLICE("530")));
 }
 
-/* For operators who ask why a window is as it is. */
+/* Stores replies and window changes for operators who examine a window. */
 static void remember(struct queue *q, const struct settlement *s)
 {
     struct sched_window_step step = sched_window_step(q->sched);
@@ -236,8 +250,8 @@ static void remember(struct queue *q, const struct settlement *s)
     }
 }
 
-/* destination_concurrency_feedback_debug: the numbers of a window after a result has changed them.
- * A destination that has drained has none any more. */
+/* Logs a window after a result has changed it (destination_concurrency_feedback_debug). A
+ * destination without mail has no window. */
 static void log_feedback(const struct queue *q, const struct delivery *d,
                          enum sched_outcome outcome)
 {
@@ -254,14 +268,14 @@ static void log_feedback(const struct queue *q, const struct delivery *d,
              info.failure, info.failed_cohorts);
 }
 
-/* An agent has said that nothing more goes to its destination now: so what waits is postponed, with
- * its words. */
+/* Postpones the waiting mail of a destination, with the agent's reason, after an agent has stopped
+ * the destination. */
 static void stop_destination(struct queue *q, const struct settlement *s)
 {
     struct slice reason = s->result->reason;
 
     if (s->destination == NULL || s->again_at.us == 0) {
-        return; /* it has no retry rules */
+        return; /* no retry rules */
     }
     for (size_t i = 0; i < s->count; i++) {
         const struct wire_verdict *v = &s->result->verdicts[i];

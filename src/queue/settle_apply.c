@@ -1,10 +1,10 @@
 /*
- * Settlement, second step: what was decided goes into the open batch of the spool and into the
- * message in memory.
+ * Settlement, second step: applies the decisions to the open batch of the spool and to the message
+ * in memory.
  *
- * Where messages can be divided (spool_divides), recipients that wait for their destination leave
- * their message and wait under the retry key of the destination. Elsewhere the message waits as a
- * whole, under that key when one destination holds all of it.
+ * In stores that can divide messages (spool_divides), recipients that wait for their destination
+ * leave their message and wait under the retry key of the destination. In other stores the message
+ * waits as a whole, under that key if all its recipients wait for one destination.
  */
 #include "settlement.h"
 
@@ -19,7 +19,7 @@
 
 /* ---- the spool ------------------------------------------------------------------------------- */
 
-/* Those that are deferred leave their message until `due`. Takes the key. */
+/* Takes the deferred recipients out of their message until `due`. Takes the key. */
 static void put_off(struct queue *q, const struct settlement *s, char *key, struct wall due)
 {
     struct put_off p = {.park_key = key, .until = due};
@@ -37,7 +37,7 @@ static void put_off(struct queue *q, const struct settlement *s, char *key, stru
 
 /* ---- the message ----------------------------------------------------------------------------- */
 
-/* What is deferred has said when it goes again. */
+/* Is the recipient deferred with a time or event of its own, instead of the back-off? */
 static bool knows_when(const struct settlement *s, const struct settled *r)
 {
     return s->cause != SETTLE_DEAD && s->cause != SETTLE_HERE &&
@@ -50,7 +50,7 @@ static bool has_own_expiry(const struct settlement *s, const struct settled *r)
            s->destination->expiry.expiry_us != 0;
 }
 
-/* Nothing new is known of it: it waits on. */
+/* Is the recipient still waiting, without news? */
 static bool is_unchanged(const struct settlement *s, const struct settled *r)
 {
     return (s->cause == SETTLE_WAITING || s->cause == SETTLE_PAUSED) && r->quiet &&
@@ -88,7 +88,7 @@ static void note_in_message(struct active_msg *m, const struct settlement *s,
     }
 }
 
-/* The message waits as a whole. */
+/* Lets the message wait as a whole. */
 static void wait_in_message(struct queue *q, const struct settlement *s, struct wall due)
 {
     struct waiting *w = &s->msg->waiting;
@@ -100,7 +100,7 @@ static void wait_in_message(struct queue *q, const struct settlement *s, struct 
                   settlement_has_retry_rules(s) ? queue_retry_key(q, s->destination) : NULL);
 }
 
-/* Those that know when they go again wait for it. */
+/* Lets deferred recipients wait for their destination's time. */
 static void wait_for_destination(struct queue *q, const struct settlement *s)
 {
     bool has_rules = settlement_has_retry_rules(s);
@@ -119,8 +119,8 @@ static void wait_for_destination(struct queue *q, const struct settlement *s)
     }
 }
 
-/* Where messages are divided: when paused mail is looked at again though its pause has not ended,
- * in case that its end was forgotten by a crash. */
+/* Returns when paused mail in a store that divides messages is due though its pause has not ended,
+ * in case a crash loses that end. */
 static struct wall look_again_at(const struct queue *q)
 {
     return wall_after(clock_wall(), q->conf->maximal_backoff_time_us);
@@ -132,8 +132,7 @@ void settle_apply(struct queue *q, struct settlement *s)
     bool waits = false;
 
     if (s->cause == SETTLE_CRASHED ? m->path[0] != '\0' : s->result != NULL && s->result->resync) {
-        external_resync(&q->external,
-                        slice_string(m->path)); /* its agent may have left locks, or marks */
+        external_resync(&q->external, slice_string(m->path)); /* to find what its agent has left */
     }
     for (size_t i = 0; i < s->count; i++) {
         const struct settled *r = &s->rcpts[i];

@@ -1,5 +1,5 @@
 /*
- * Settlement, first step: what becomes of each recipient, and what the spool is told of it.
+ * Settlement, first step: decides the disposition of each recipient, and its verdict for the spool.
  */
 #include "settlement.h"
 
@@ -17,16 +17,16 @@ static bool is_left(enum wire_verdict_kind kind)
     return kind == VERDICT_DEFERRED || kind == VERDICT_NONE;
 }
 
-/* ---- when deferred recipients go again ------------------------------------------------------- */
+/* ---- next try of deferred recipients --------------------------------------------------------- */
 
-/* Their destination has a say in it. */
+/* Does the destination determine when the recipients are tried again? */
 static bool asks_destination(enum settle_cause cause)
 {
     return cause == SETTLE_RESULT || cause == SETTLE_CRASHED || cause == SETTLE_STOPPED ||
            cause == SETTLE_WAITING;
 }
 
-/* They were handed out, and this came of it. */
+/* Computes the next time of a destination after a delivery that ended like this. */
 static void destination_ran(struct queue *q, struct settlement *s, enum retry_end end,
                             struct wall not_before)
 {
@@ -40,7 +40,7 @@ static void destination_ran(struct queue *q, struct settlement *s, enum retry_en
     }
 }
 
-/* They were not. */
+/* Reads the next time of a destination without a delivery. */
 static void destination_waits(struct queue *q, struct settlement *s)
 {
     const struct dest_retry *retry;
@@ -98,8 +98,8 @@ bool settle_is_expired(const struct destination *destination, const struct activ
            expiry_of(&destination->expiry, m->created, r->tried).us <= clock_wall().us;
 }
 
-/* Is the recipient given up, as it would be tried again later than its limit, or for its age now?
- * Its destination was tried, on behalf of it, when that takes nothing now. */
+/* Does the recipient expire, because its next try would be after its limit, or because of its age
+ * now? *ret_tried: its destination was tried, or is stopped, which counts as tried. */
 static bool is_too_old(struct settlement *s, const struct settled *r, bool *ret_tried)
 {
     bool has_time = s->again_at.us != 0 && s->again_at.us != US_FOREVER;
@@ -117,8 +117,8 @@ static bool is_too_old(struct settlement *s, const struct settled *r, bool *ret_
     return false;
 }
 
-/* What was last said of a recipient, when nothing is said now. Lasts until the spool is asked
- * again. */
+/* Reads the last stored text of a recipient that has none now. Valid until the next call of the
+ * spool. */
 static void last_words(struct queue *q, struct msg_id id, struct wire_verdict *said)
 {
     struct spool_rcpt r;
@@ -144,7 +144,7 @@ static void give_up(struct queue *q, const struct settlement *s, struct settled 
     expiry_put_text(&words, age, r->said.text);
     text_len = buf_len(&words);
     expiry_put_details(&words, age, r->said.details);
-    CHECK(!words.failed); /* words and details have their limits */
+    CHECK(!words.failed); /* text and details are limited */
     r->said.details.len = buf_len(&words) - text_len;
     r->words = buf_take(&words);
     r->said.text = slice_of(r->words, text_len);
@@ -152,23 +152,23 @@ static void give_up(struct queue *q, const struct settlement *s, struct settled 
     r->said.status = EXPIRY_STATUS;
 }
 
-/* ---- what is reported ------------------------------------------------------------------------ */
+/* ---- reports --------------------------------------------------------------------------------- */
 
-/* What fails of another system's own reports is told to others than their sender, whatever was
- * wished. */
+/* Must a failure be reported? A failed report of another mail system is always reported, to others
+ * than its sender. */
 static bool wants_failure(const struct active_msg *m, const struct active_rcpt *r)
 {
     return r->notify == NOTIFY_DEFAULT || (r->notify & NOTIFY_FAILURE) != 0 ||
            (m->spoolid[0] != '\0' && (m->flags & ENVELOPE_REPORT) != 0);
 }
 
-/* Is the delivery of this recipient to be reported to its sender? */
+/* Must the delivery of this recipient be reported to its sender? */
 static bool wants_success(const struct queue *q, const struct active_msg *m,
                           const struct active_rcpt *r, enum wire_verdict_kind kind, bool is_final)
 {
     if (q->conf->confirm_delay_cleared && m->warned && m->sender[0] != '\0' &&
         (r->notify == NOTIFY_DEFAULT || (r->notify & NOTIFY_DELAY) != 0)) {
-        return true; /* it was told of the delay, now of its end */
+        return true; /* a delay notice was sent; now its end is reported */
     }
     return (r->notify & NOTIFY_SUCCESS) != 0 && m->sender[0] != '\0' &&
            (kind == VERDICT_RELAYED || is_final);
@@ -176,12 +176,12 @@ static bool wants_success(const struct queue *q, const struct active_msg *m,
 
 /* ---- the verdict ----------------------------------------------------------------------------- */
 
-/* What a report that is not ours alone means to the spool. */
+/* Applies the agent's own report of a recipient to the verdict. */
 static void take_report(const struct wire_verdict *said, struct spool_verdict *verdict)
 {
     switch (said->report) {
     case WIRE_REPORT_DUE:
-        break; /* the disposition says it all */
+        break; /* the disposition suffices */
     case WIRE_REPORT_WRITTEN:
         verdict->state = said->kind == VERDICT_BOUNCED ? SPOOL_RCPT_FAILED : SPOOL_RCPT_DELIVERED;
         verdict->noted = true;
@@ -195,8 +195,8 @@ static void take_report(const struct wire_verdict *said, struct spool_verdict *v
     }
 }
 
-/* The status as it is stored and logged: of the class that the disposition has, because another
- * would tell the sender the opposite of what happened. */
+/* Returns the status to store and log. It has the class of the disposition, since another class
+ * would mean the opposite to the sender. */
 static struct slice status_of(struct settled *r)
 {
     struct status status = {0};
@@ -207,9 +207,9 @@ static struct slice status_of(struct settled *r)
             : STATUS_TRANSIENT;
 
     if (status_parse(r->said.status, &status) && status.class == wanted) {
-        return r->said.status; /* as it would be printed */
+        return r->said.status; /* already in the printed form */
     }
-    /* None is repaired to class.0.0. */
+    /* An invalid status becomes class.0.0. */
     if (r->disposition == DISPOSITION_SOFT_BOUNCED && status.class == STATUS_PERMANENT) {
         status.class = STATUS_TRANSIENT;
     }
@@ -233,7 +233,7 @@ static void decide(struct queue *q, struct settlement *s, struct settled *r)
     r->verdict = (struct spool_verdict){.attempted = was_attempted(s, kind), .when = clock_wall()};
     if (is_left(kind) && asks_destination(s->cause) && is_too_old(s, r, &tried)) {
         r->disposition = DISPOSITION_EXPIRED;
-        r->verdict.attempted = false; /* it is marked by the spool: no agent has said so */
+        r->verdict.attempted = false; /* no agent has marked it: the spool must */
         give_up(q, s, r, tried);
     } else if (is_left(kind)) {
         r->disposition = DISPOSITION_DEFERRED;
@@ -267,8 +267,8 @@ static void decide(struct queue *q, struct settlement *s, struct settled *r)
     r->verdict.details = r->said.details;
 }
 
-/* The most frequent end of a message: all that is left of it is here, was delivered, and nothing is
- * to be reported. Then no recipient needs a row written; the message is deleted whole. */
+/* Is this the usual end of a message: all pending recipients are here, delivered, and none is
+ * reported? Then no recipient's row is written; the message is deleted as a whole. */
 static bool ends_message(const struct settlement *s)
 {
     const struct active_msg *m = s->msg;
@@ -285,7 +285,7 @@ static bool ends_message(const struct settlement *s)
     return true;
 }
 
-/* In the words of log and spool. */
+/* Formats the proof of the connection as in log and spool. */
 static void describe_tls(struct settlement *s)
 {
     const struct wire_result *m = s->result;

@@ -13,7 +13,7 @@
 #define SUM_NAME  (2 * SPOOL_ROUTE_MAX + 2)
 #define FIRST_AGE (5 * 60 * US_PER_S)
 
-/* What has one name. */
+/* Counts of one name. */
 struct sum {
     UT_hash_handle hh;
     uint64_t rcpts[STATES][SHAPE_AGES];
@@ -42,7 +42,7 @@ static bool read_by(const json_t *question, enum spool_walk_by *ret)
     return by == NULL;
 }
 
-/* "ID:N". */
+/* Formats a cursor, "ID:N". */
 static json_t *cursor_json(const struct spool_walk *w)
 {
     char text[48];

@@ -7,7 +7,7 @@
 
 struct sts_waiter {
     STAILQ_ENTRY(sts_waiter) next;
-    struct sts_domain *domain; /* in answers; NULL: without */
+    struct sts_domain *domain; /* in answers; NULL: no room for it */
     uint32_t asker;
     uint64_t token;
 };
@@ -16,11 +16,11 @@ TAILQ_HEAD(domain_list, sts_domain);
 
 struct sts_cache {
     struct sts_domain *table;
-    struct domain_list plain, policies; /* of each kind, the latest used first */
+    struct domain_list plain, policies; /* most recently used first */
     size_t plain_count, policy_count;
-    struct domain_list wanted, asked; /* in turn */
+    struct domain_list wanted, asked; /* first in, first out */
     size_t asked_count;
-    struct domain_list waiting; /* waited for, by wait_until */
+    struct domain_list waiting; /* domains with waiters, by wait_until */
     struct domain_list changed;
     STAILQ_HEAD(, sts_waiter) answers;
     struct mono next_scan;
@@ -53,7 +53,7 @@ static void domain_free(struct sts_domain *d)
     mem_free(d);
 }
 
-/* Out of the table. What is stored of it has to go first. */
+/* Removes a domain from the table. If a policy is stored, the removal of its file comes first. */
 static void forget(struct sts_cache *c, struct sts_domain *d)
 {
     CHECK(d->state == STS_IDLE && d->answers == 0 && !d->is_waited_for);
@@ -71,7 +71,7 @@ static void forget(struct sts_cache *c, struct sts_domain *d)
     }
 }
 
-/* Make room for one more in this list. */
+/* Makes room for one more in this list. */
 static bool make_room(struct sts_cache *c, struct domain_list *list)
 {
     struct sts_domain *d;
@@ -86,7 +86,7 @@ static bool make_room(struct sts_cache *c, struct domain_list *list)
     return false;
 }
 
-/* Give it another policy, or none (NULL); `policy` is taken. */
+/* Sets another policy, or none (NULL); takes `policy`. */
 static void set_policy(struct sts_cache *c, struct sts_domain *d, char *policy)
 {
     TAILQ_REMOVE(order_of(c, d), d, in_order);
@@ -173,7 +173,7 @@ static void answer(struct sts_cache *c, struct sts_domain *d, struct sts_waiter 
     STAILQ_INSERT_TAIL(&c->answers, w, next);
 }
 
-/* What waits for the look-up waits no longer. */
+/* Ends the wait for a look-up and answers all waiters. */
 static void end_waiting(struct sts_cache *c, struct sts_domain *d)
 {
     struct sts_waiter *w;
@@ -298,7 +298,7 @@ bool sts_cache_next_answer(struct sts_cache *c, struct sts_cache_answer *ret)
     return true;
 }
 
-/* ---- looking up ----------------------------------------------------------------------------- */
+/* ---- look-ups ------------------------------------------------------------------------------- */
 
 const struct sts_domain *sts_cache_next_check(struct sts_cache *c)
 {
@@ -333,11 +333,11 @@ static void set_refresh(struct sts_domain *d)
     d->refresh_at = mono_after(d->fetched, half < STS_REFRESH_US ? half : STS_REFRESH_US);
 }
 
-/* False when there is no room for one more policy. */
+/* Returns false if there is no room for another policy. */
 static bool take_policy(struct sts_cache *c, struct mono now, struct sts_domain *d,
                         const struct sts_policy *policy, const struct wire_fetched *m)
 {
-    if (policy->max_age == 0) { /* holds no longer than now, and takes the place of the old one */
+    if (policy->max_age == 0) { /* expires at once and replaces the old policy */
         d->check_at = mono_after(now, STS_RETRY_US);
         if (d->policy != NULL) {
             set_policy(c, d, NULL);
@@ -370,7 +370,7 @@ static void fail(struct sts_domain *d, struct mono now, struct slice why)
     d->why = mem_copy(why.ptr, why.len);
 }
 
-/* A refresh that was due has come to nothing. */
+/* Delays a refresh that was due but failed. */
 static void put_off_refresh(struct sts_domain *d, struct mono now, int64_t us)
 {
     if (mono_reached(d->refresh_at, now)) {
@@ -389,7 +389,7 @@ static bool result_valid(const struct sts_domain *d, struct mono now, const stru
     switch (m->outcome) {
     case FETCH_POLICY:
         return sts_id_valid(m->id) && sts_policy_parse(m->policy, ret_policy, &why);
-    case FETCH_SAME: /* the one that was known may have come to its end meanwhile */
+    case FETCH_SAME: /* the known policy may have expired meanwhile */
         return slice_equal(m->id, slice_string(d->id)) && d->fetched.us <= now.us;
     case FETCH_NO_RECORD:
     case FETCH_NO_DNS:
@@ -424,7 +424,7 @@ enum sts_effect sts_cache_result(struct sts_cache *c, struct mono now, const str
         break;
     case FETCH_SAME:
         d->failures = 0;
-        if (sts_domain_policy(d, now) == NULL) { /* it was forgotten meanwhile */
+        if (sts_domain_policy(d, now) == NULL) { /* dropped meanwhile */
             d->check_at = now;
         }
         break;
@@ -451,7 +451,7 @@ void sts_cache_lost(struct sts_cache *c, struct mono now)
 {
     struct sts_domain *d;
 
-    /* The later ones first, each to the front: they are in turn again. */
+    /* In reverse order, each to the front, so that their order is kept. */
     while ((d = TAILQ_LAST(&c->asked, domain_list)) != NULL) {
         if (d->was_lost) {
             set_idle(c, now, d);
@@ -485,7 +485,7 @@ static void scan(struct sts_cache *c, struct mono now)
         }
     }
     while (c->plain_count > STS_DOMAINS_MAX && make_room(c, &c->plain)) {
-        /* policies that are over have become domains without */
+        /* expired policies have become domains without a policy */
     }
 }
 
@@ -509,14 +509,14 @@ struct mono sts_cache_wake_at(const struct sts_cache *c)
     return d == NULL ? c->next_scan : mono_min(d->wait_until, c->next_scan);
 }
 
-/* ---- what is stored ------------------------------------------------------------------------- */
+/* ---- changes to store ----------------------------------------------------------------------- */
 
 const struct sts_domain *sts_cache_next_change(struct sts_cache *c)
 {
     struct sts_domain *d = TAILQ_FIRST(&c->changed);
 
     while (d != NULL && d->is_dead && !d->is_changed) {
-        /* was handed out by the last call */
+        /* returned by the last call */
         TAILQ_REMOVE(&c->changed, d, in_changed);
         domain_free(d);
         d = TAILQ_FIRST(&c->changed);
@@ -584,7 +584,7 @@ bool sts_cache_restore(struct sts_cache *c, struct mono now, struct slice domain
     d->used = mono_min(used, now);
     set_refresh(d);
     set_policy(c, d, mem_copy(policy.ptr, policy.len));
-    TAILQ_REMOVE(&c->changed, d, in_changed); /* it is stored */
+    TAILQ_REMOVE(&c->changed, d, in_changed); /* already stored */
     d->is_changed = false;
     return true;
 }

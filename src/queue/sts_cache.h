@@ -1,6 +1,6 @@
 /*
- * What is known of the MTA-STS policies of domains (RFC 8461): which hold, which are to be looked
- * up, and which deliveries wait for that. Pure: time comes in; what is to be done is pulled out.
+ * Cache of the MTA-STS policies of domains (RFC 8461): valid policies, domains to look up, and
+ * deliveries that wait for a look-up. Pure: the caller passes the time in and pulls the work out.
  *
  *          sts_cache_ask, refresh                 sts_cache_next_check
  *   IDLE ---------------------------> WANTED ---------------------------> ASKED
@@ -8,20 +8,21 @@
  *    |                                   +------- sts_cache_lost (once) ----+
  *    +------------------------- sts_cache_result ---------------------------+
  *
- * - A policy holds until its max_age is over, whatever becomes of the record and the host
- *   (RFC 8461, 3.3). A domain's record is looked at before a delivery, but not again within
+ * - A policy is valid until its max_age is over, whatever happens to its record and host
+ *   (RFC 8461, 3.3). A domain's record is looked up before a delivery, but not again within
  *   STS_CHECK_US; its policy is fetched when the id is new.
- * - A delivery that asks while a look-up is under way waits for it, until STS_WAIT_US after its
- *   begin; then it goes on with the policy that holds, or without.
- * - A policy that can't be fetched is not asked for again for STS_RETRY_US, then twice as long,
+ * - A delivery that needs a policy during a look-up waits for it, until STS_WAIT_US after the
+ *   begin of the look-up. Then it continues with the valid policy, or without one.
+ * - After a failed fetch the next one follows after STS_RETRY_US, then after twice as long,
  *   up to STS_RETRY_MAX_US.
- * - A policy is fetched anew every STS_REFRESH_US, or when half of its max_age is over, as long as
- *   there was mail for the domain within STS_USED_US.
+ * - A policy is fetched again every STS_REFRESH_US, or when half of its max_age is over, as long
+ *   as there was mail for the domain within STS_USED_US.
  *
- * Limits: STS_DOMAINS_MAX domains without and STS_POLICIES_MAX with a policy; the one that was
- * asked for least lately makes room. Where none can, the domain counts as one without a policy.
+ * Limits: STS_DOMAINS_MAX domains without a policy and STS_POLICIES_MAX with one. The least
+ * recently used one is dropped for a new one. If none can be dropped, the new domain counts as one
+ * without a policy.
  *
- * After each call that may cause them, pull answers (sts_cache_next_answer) until there is none.
+ * After each call that may cause answers, pull them (sts_cache_next_answer) until there is none.
  */
 #ifndef QUEUE_STS_CACHE_H
 #define QUEUE_STS_CACHE_H
@@ -43,7 +44,7 @@
 #define STS_RETRY_MAX_US (3600 * US_PER_S)
 #define STS_REFRESH_US   (86400 * US_PER_S)
 #define STS_USED_US      (30 * STS_REFRESH_US)
-#define STS_SCAN_US      (60 * US_PER_S) /* how often it is looked for what is to be refreshed */
+#define STS_SCAN_US      (60 * US_PER_S) /* interval between searches for policies to refresh */
 
 #define STS_DOMAINS_MAX  50000u
 #define STS_POLICIES_MAX 20000u
@@ -53,24 +54,24 @@ enum sts_state { STS_IDLE, STS_WANTED, STS_ASKED };
 struct sts_waiter;
 struct sts_cache;
 
-/* A domain. Fields are for reading; sts_cache.c writes them. */
+/* A domain. Only sts_cache.c writes the fields. */
 struct sts_domain {
     UT_hash_handle hh;
     char name[WIRE_DOMAIN_MAX + 1]; /* lower case */
     enum sts_state state;
     char id[STS_ID_MAX + 1];
-    char *policy; /* owned: as sts_policy_put writes it; NULL: none is known */
+    char *policy; /* valid or expired policy as sts_policy_put writes it; owned; NULL: none */
     enum sts_mode mode;
-    struct mono fetched, until; /* of the policy */
+    struct mono fetched, until; /* begin and end of the policy */
     struct mono refresh_at;
-    struct mono used;       /* asked for */
-    struct mono check_at;   /* not looked up before */
-    struct mono checked;    /* the last look-up ended; us INT64_MIN: none has */
-    struct mono wait_until; /* of what waits for the look-up */
-    unsigned failures;      /* in a row */
-    char *why;              /* owned: of the last failure; NULL: the last look-up had none */
+    struct mono used;       /* last request */
+    struct mono check_at;   /* no look-up before this time */
+    struct mono checked;    /* end of the last look-up; us INT64_MIN: none yet */
+    struct mono wait_until; /* end of the wait for the look-up */
+    unsigned failures;      /* failed fetches in a row */
+    char *why;              /* reason of the last failure; owned; NULL: none */
     bool always, was_lost, is_waited_for, is_changed, is_dead;
-    unsigned answers; /* that are to be pulled */
+    unsigned answers; /* answers that were not pulled yet */
     STAILQ_HEAD(, sts_waiter) waiters;
     TAILQ_ENTRY(sts_domain) in_order, in_work, in_waiting, in_changed;
 };
@@ -78,64 +79,68 @@ struct sts_domain {
 struct sts_cache *sts_cache_new(struct mono now);
 void sts_cache_free(struct sts_cache *c);
 
-/* What holds now: NULL for no policy. */
+/* Returns the policy that is valid now, or NULL. */
 const char *sts_domain_policy(const struct sts_domain *d, struct mono now);
 
-/* NULL: nothing is known of it. */
+/* Returns the domain, or NULL if it is not in the cache. */
 const struct sts_domain *sts_cache_find(const struct sts_cache *c, struct slice domain);
 
-/* `asker` wants to know the policy of a valid domain, and gets an answer with `token`. */
+/* Requests the policy of a valid domain for `asker`, which gets an answer with `token`. */
 void sts_cache_ask(struct sts_cache *c, struct mono now, struct slice domain, uint32_t asker,
                    uint64_t token);
 
-/* It is gone. */
+/* Drops the waiting requests of an asker that has gone. */
 void sts_cache_asker_lost(struct sts_cache *c, uint32_t asker);
 
 struct sts_cache_answer {
     uint32_t asker;
     uint64_t token;
-    const struct sts_domain *domain; /* until the next call; NULL: there is no room for it */
+    const struct sts_domain *domain; /* valid until the next call; NULL: no room for the domain */
 };
 bool sts_cache_next_answer(struct sts_cache *c, struct sts_cache_answer *ret);
 
-/* The next domain to look up, ASKED from now on: with `always` get the policy also when its id is
- * sts_domain_known_id. NULL: none is wanted, or WIRE_FETCHES_MAX are under way. */
+/* Returns the next domain to look up, which is then ASKED. With `always`, the policy must be
+ * fetched even if its id is sts_domain_known_id. NULL if none is wanted, or if WIRE_FETCHES_MAX
+ * look-ups are in flight. */
 const struct sts_domain *sts_cache_next_check(struct sts_cache *c);
 const char *sts_domain_known_id(const struct sts_domain *d, struct mono now);
 
 enum sts_effect { STS_REFUSED, STS_UNCHANGED, STS_CHANGED, STS_FAILED };
 
-/* What came of a look-up. STS_REFUSED: it is none of those under way, or malformed; nothing has
- * changed. */
+/* Stores the result of a look-up. Returns STS_REFUSED, without a change, if no such look-up is in
+ * flight or the result is malformed. */
 enum sts_effect sts_cache_result(struct sts_cache *c, struct mono now,
                                  const struct wire_fetched *m);
 
-/* The process that looks up is gone: what was under way is wanted again, and a failure when it was
- * lost before. */
+/* Repeats the look-ups in flight after the process `fetch` has ended. A look-up that was lost
+ * before counts as failed. */
 void sts_cache_lost(struct sts_cache *c, struct mono now);
 
-/* Do what is due: end waiting, forget what is over, want what is to be refreshed. */
+/* Does what is due: ends waits, drops expired policies, requests refreshes. */
 void sts_cache_tick(struct sts_cache *c, struct mono now);
 struct mono sts_cache_wake_at(const struct sts_cache *c);
 
-/* A domain whose policy is to be stored, or (policy NULL) to be removed from where it is. NULL:
- * none. Lasts until the next call. */
+/* Returns a domain whose policy must be stored, or removed from the store if `policy` is NULL.
+ * Returns NULL if there is none. Valid until the next call. */
 const struct sts_domain *sts_cache_next_change(struct sts_cache *c);
 
-/* Forget its policy; the next mail has it looked up. False: nothing is known of it. */
+/* Drops the domain's policy; the next mail looks it up again. Returns false if the domain is not in
+ * the cache. */
 bool sts_cache_flush(struct sts_cache *c, struct mono now, struct slice domain);
 
-/* Look at its record and get its policy with the next question, whatever was found lately. */
+/* Makes the next request look up the record and fetch the policy, however recent they are. */
 void sts_cache_renew(struct sts_cache *c, struct mono now, struct slice domain);
 
-/* A policy that was stored. False when it is over or malformed, or there is no room. */
+/* Restores a stored policy. Returns false if it has expired or is malformed, or there is no
+ * room. */
 bool sts_cache_restore(struct sts_cache *c, struct mono now, struct slice domain, struct slice id,
                        struct slice policy, struct mono fetched, struct mono used);
 
-/* All domains, those with a policy first, the latest used first: NULL begins, and ends. */
+/* Iterates over all domains: those with a policy first, the most recently used first. NULL begins
+ * and ends. */
 const struct sts_domain *sts_cache_walk(const struct sts_cache *c, const struct sts_domain *after);
 
-/* Aborts unless lists, counts and states fit. For tests and fuzz targets. */
+/* Aborts unless lists, counts and states are consistent. For tests and fuzz targets. */
 void sts_cache_audit(const struct sts_cache *c);
 
 #endif

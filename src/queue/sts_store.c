@@ -21,14 +21,14 @@
 #define MAGIC          "sluice-sts 1 "
 #define SUM_DIGITS     16
 #define FILE_SIZE_MAX  (STS_POLICY_MAX + 1024)
-/* Seconds that fit microseconds of times. */
+/* Largest number of seconds that can be converted to microseconds. */
 #define SECONDS_MAX (INT64_MAX / US_PER_S / 2)
 
 _Static_assert(WIRE_DOMAIN_MAX <= NAME_MAX, "a domain is the name of a file");
 
 struct sts_store {
     char *path; /* owned */
-    int fd;     /* -1: it is not open */
+    int fd;     /* -1: not open */
 };
 
 static bool open_directory(struct sts_store *s)
@@ -45,7 +45,7 @@ struct sts_store *sts_store_open(const char *state_directory)
     struct buf path;
 
     buf_init(&path, PATH_MAX);
-    CHECK(buf_addf(&path, "%s/" DIRECTORY_NAME, state_directory)); /* as long as it may be opened */
+    CHECK(buf_addf(&path, "%s/" DIRECTORY_NAME, state_directory)); /* within the limit of a path */
     s->path = buf_take(&path);
     buf_fini(&path);
     s->fd = -1;
@@ -63,7 +63,7 @@ void sts_store_close(struct sts_store *s)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/* 0 or a negative errno. */
+/* Returns 0 or a negative errno. */
 static int read_file(const struct sts_store *s, const char *name, struct buf *out)
 {
     int fd = openat(s->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -89,7 +89,7 @@ static int read_file(const struct sts_store *s, const char *name, struct buf *ou
     return error;
 }
 
-/* The value of the next line, which is to begin with `name`. */
+/* Returns the value of the next line in *ret_value; false if it does not begin with `name`. */
 static bool take_line(struct slice *rest, const char *name, struct slice *ret_value)
 {
     struct slice line = slice_cut(rest, '\n');
@@ -145,7 +145,7 @@ static void load_one(struct sts_store *s, const char *name, struct sts_cache *ca
         log_warning("%s/%s: %s", s->path, name, strerror(-error));
     } else if (!take_file(cache, slice_string(name), buf_slice(&bytes), now, wall)) {
         log_info("%s/%s: the policy is over, or not as it was written: removed", s->path, name);
-        (void)unlinkat(s->fd, name, 0); /* else it is looked at again at the next start */
+        (void)unlinkat(s->fd, name, 0); /* otherwise the next start tries again */
     }
     buf_fini(&bytes);
 }
@@ -159,7 +159,7 @@ void sts_store_load(struct sts_store *s, struct sts_cache *cache, struct mono no
     if (directory == NULL) {
         if (fd >= 0) {
             (void)close(fd);          /* only read */
-        } else if (errno != ENOENT) { /* there is none before the first policy */
+        } else if (errno != ENOENT) { /* missing before the first policy */
             log_warning("%s: %s", s->path, strerror(errno));
         }
         return;
@@ -182,7 +182,7 @@ static bool write_file(const struct sts_store *s, const char *name, struct slice
     if (fd < 0) {
         return false;
     }
-    errno = ENOSPC; /* of a write that is cut short */
+    errno = ENOSPC; /* for a partial write */
     ok = write(fd, bytes.ptr, bytes.len) == (ssize_t)bytes.len;
     ok = close(fd) == 0 && ok;
     return ok && renameat(s->fd, NEW_NAME, s->fd, name) == 0;
@@ -218,7 +218,7 @@ void sts_store_put(struct sts_store *s, const struct sts_domain *d, struct mono 
                   seconds_at(d->fetched, now, wall), seconds_at(d->used, now, wall), d->policy) &&
          buf_addf(&file, MAGIC "%016" PRIx64 "\n", checksum_of(buf_slice(&body))) &&
          buf_add(&file, buf_slice(&body));
-    CHECK(ok); /* the cache holds no longer policies */
+    CHECK(ok); /* all policies of the cache fit */
     ok = open_directory(s) || ((mkdir(s->path, 0700) == 0 || errno == EEXIST) && open_directory(s));
     if (!ok || !write_file(s, d->name, buf_slice(&file))) {
         log_warning("%s/%s: %s: this MTA-STS policy will not outlast a restart", s->path, d->name,

@@ -16,11 +16,11 @@
 
 struct tls_question {
     LIST_ENTRY(tls_question) next;
-    uint64_t token; /* to the process that looks */
-    uint64_t asked; /* of the control process */
-    uint32_t agent; /* that looks */
-    char *domain;   /* owned: whose policy counts, the next hop's; empty: none does */
-    json_t *answer; /* owned: as far as it is known here */
+    uint64_t token; /* token for the process that looks */
+    uint64_t asked; /* token of the control process */
+    uint32_t agent; /* number of the process that looks */
+    char *domain;   /* domain of the policy, from the next hop; empty: none; owned */
+    json_t *answer; /* the part of the answer that is known so far; owned */
 };
 
 void tls_questions_init(struct tls_questions *t)
@@ -47,7 +47,7 @@ void tls_questions_drop(struct tls_questions *t)
     }
 }
 
-/* ---- what is known here --------------------------------------------------------------------- */
+/* ---- facts of the queue process ------------------------------------------------------------- */
 
 static json_t *text_of(struct slice text)
 {
@@ -57,7 +57,7 @@ static json_t *text_of(struct slice text)
         struct buf plain;
 
         buf_init(&plain, WIRE_TLSA_MAX * 3);
-        (void)printable_add(&plain, text, text.len); /* there is room */
+        (void)printable_add(&plain, text, text.len); /* room for all of it */
         json = json_stringn(buf_slice(&plain).ptr, buf_len(&plain));
         buf_fini(&plain);
     }
@@ -78,7 +78,7 @@ static const char *word_at(const char *words, int index, char room[32])
     return room;
 }
 
-/* "tls_security_level": "dane", "tls_security_level_from": "sluice.conf:9". */
+/* Adds "tls_security_level": "dane", "tls_security_level_from": "sluice.conf:9". */
 static void put_choice(json_t *answer, const struct policy_origin *origins, const char *name,
                        const char *words, int value)
 {
@@ -107,14 +107,15 @@ static json_t *hosts_of(const char *policy)
     struct sts_policy parsed;
     const char *why;
 
-    CHECK(sts_policy_parse(slice_string(policy), &parsed, &why)); /* the cache has no others */
+    CHECK(sts_policy_parse(slice_string(policy), &parsed,
+                           &why)); /* the cache has only valid policies */
     for (size_t i = 0; i < parsed.mx_count; i++) {
         json_add(hosts, text_of(parsed.mx[i]));
     }
     return hosts;
 }
 
-/* What the cache knows of the domain. */
+/* Returns the cache's facts of the domain. */
 static json_t *policy_of(const struct queue *q, const char *domain)
 {
     const struct sts_domain *d = sts_cache_find(q->policies.cache, slice_string(domain));
@@ -146,8 +147,8 @@ static json_t *policy_of(const struct queue *q, const char *domain)
     return json;
 }
 
-/* The domain of the next hop: that of the policy, also where it is a relay (RFC 8461, 3.4). Empty
- * for a host in brackets. */
+/* Returns the domain of the policy: that of the next hop, even if the next hop is a relay (RFC
+ * 8461, 3.4). Empty for a host in brackets. */
 static char *policy_domain(const char *nexthop)
 {
     struct nexthop parsed;
@@ -158,9 +159,9 @@ static char *policy_domain(const char *nexthop)
                : mem_string("");
 }
 
-/* ---- asking --------------------------------------------------------------------------------- */
+/* ---- questions ------------------------------------------------------------------------------ */
 
-/* What the configuration says of mail for the domain; false with an error. */
+/* Adds the configuration for the domain's mail. Returns false with an error. */
 static bool put_configuration(struct queue *q, const char *domain, json_t *answer,
                               struct route *ret_route, unsigned *ret_status, json_t **ret_error)
 {
@@ -172,7 +173,7 @@ static bool put_configuration(struct queue *q, const char *domain, json_t *answe
     route_address(q->conf, ROUTE_NO_SENDER, slice_string(recipient), ret_route);
     (void)policy_explain(q->conf, slice_string(ret_route->transport),
                          slice_string(ret_route->nexthop), &policy,
-                         origins); /* a route's transport always is one */
+                         origins); /* the transport of a route always exists */
     json_put(answer, "domain", json_string(domain));
     json_put(answer, "transport", text_of(slice_string(ret_route->transport)));
     json_put(answer, "nexthop", text_of(slice_string(ret_route->nexthop)));
@@ -334,7 +335,8 @@ bool tls_question_seen(struct queue *q, uint32_t agent, struct slice body)
         question_free(&q->tls_questions, asked);
     }
     mem_free(hosts);
-    return m.token > 0 && m.token <= q->tls_questions.last_token; /* else it was never asked */
+    return m.token > 0 &&
+           m.token <= q->tls_questions.last_token; /* otherwise it was never requested */
 }
 
 void tls_questions_lost(struct queue *q, uint32_t agent)

@@ -1,11 +1,11 @@
 /*
- * "What TLS would mail for this domain get?" (operation "tls" of docs/api.md): the configuration
- * and the policies are known here, the DNS is asked in the process that would deliver
+ * Operation "tls" of docs/api.md: which TLS would mail for this domain get? The queue process has
+ * the configuration and the policies; the process that would deliver queries the DNS
  * (WIRE_TLS_LOOK).
  *
- * Owns what is asked of the control process and not answered. Each question is answered: by that
- * process, at its end, or at once when there are TLS_QUESTIONS_MAX. A control process that has
- * ended gets no answer: the next one has questions of its own.
+ * Owns the questions without an answer. Each question is answered: by the result of that process,
+ * when that process ends, or at once if there are TLS_QUESTIONS_MAX. Questions of a control process
+ * that has ended are dropped; the next one has its own.
  */
 #ifndef QUEUE_TLS_QUESTION_H
 #define QUEUE_TLS_QUESTION_H
@@ -30,17 +30,18 @@ struct tls_questions {
 };
 
 void tls_questions_init(struct tls_questions *t);
-/* The control process that asked is gone, or this one ends: no more answers to what was asked. */
+/* Drops all questions: the control process that asked has gone, or this process ends. */
 void tls_questions_drop(struct tls_questions *t);
 
-/* As operation.later. */
+/* Begins a question, like operation.later. */
 unsigned tls_question_ask(struct queue *q, const json_t *question, uint64_t token,
                           json_t **ret_answer);
 
-/* WIRE_TLS_SEEN of a process, by its number; false: it does not decode, or was not asked. */
+/* Handles WIRE_TLS_SEEN of a process, by its number. Returns false if it does not decode, or was
+ * not requested. */
 bool tls_question_seen(struct queue *q, uint32_t agent, struct slice body);
 
-/* The process is gone. */
+/* Answers questions with an error after their process has gone. */
 void tls_questions_lost(struct queue *q, uint32_t agent);
 
 #endif

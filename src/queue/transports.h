@@ -1,8 +1,8 @@
 /*
- * The transports' names to the scheduler's numbers, and which kind of agent serves each.
+ * Transports: maps their names to the scheduler's numbers, and to kinds of agents.
  *
- * Owns the names. A transport is never forgotten, as the scheduler keeps its number: one that the
- * configuration has lost goes on with what it had. Limit: SCHED_TRANSPORTS_MAX.
+ * Owns the names. A transport is never removed, as the scheduler keeps its number; a transport that
+ * is no longer configured keeps its values. Limit: SCHED_TRANSPORTS_MAX.
  */
 #ifndef QUEUE_TRANSPORTS_H
 #define QUEUE_TRANSPORTS_H
@@ -18,19 +18,19 @@ struct policy;
 struct queue;
 
 struct transports {
-    char **names; /* owned, each; by the scheduler's index */
+    char **names; /* names by the scheduler's number; owned */
     enum conf_agent *agents;
     uint32_t count;
-    unsigned nodes; /* by which limits of a transport are divided; 0 as 1 */
+    unsigned nodes; /* number of nodes that share the limits of a transport; 0 as 1 */
 };
 
-/* Take over those of the configuration, with what interventions say of them, and tell the
+/* Loads the transports of the configuration, with the operators' overrides of limits, into the
  * scheduler. */
 void transports_load(struct queue *q);
 void transports_fini(struct transports *t);
 
-/* The part that one of so many nodes (0: as 1) has of limits of all destinations of a transport, or
- * of all transports: at least 1 of each. */
+/* Divides limits of all destinations of a transport, or of all transports, by the number of nodes
+ * (0 as 1); at least 1 is left of each. */
 void transports_divide(unsigned nodes, struct policy *policy);
 
 static inline const char *transport_name(const struct transports *t, uint32_t index)
@@ -43,13 +43,14 @@ static inline enum conf_agent transport_agent(const struct transports *t, uint32
     return t->agents[index];
 }
 
-/* False: there is none of this name. */
+/* Finds the number of a transport. Returns false if there is none of this name. */
 bool transport_find(const struct transports *t, struct slice name, uint32_t *ret_index);
 
-/* The same; the error transport's when nothing declares it. */
+/* Returns the number of a transport, or that of "error" if the transport is not declared. */
 uint32_t transport_index(const struct transports *t, const char *name);
 
-/* The same of a channel that a store names, made when missing; false: there are too many. */
+/* Finds the number of a channel that a store names, and adds the channel if it is missing. Returns
+ * false if there are too many. */
 bool transport_need(struct transports *t, const struct conf *conf, struct sched *sched,
                     const char *name, uint32_t *ret_index);
 

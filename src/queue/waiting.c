@@ -6,7 +6,7 @@
 #include "mem.h"
 #include "park_key.h"
 
-/* What holds in each state. */
+/* Checks the members that each state requires. */
 static void check(const struct waiting *w)
 {
     switch (w->state) {

@@ -1,26 +1,26 @@
 /*
- * How a message waits when its pass is over: one record of what was deferred in the pass.
+ * How a message waits after its pass: one record of the recipients that were deferred in the pass.
  *
- *                       a recipient is deferred, and goes again ...
+ *                       a recipient is deferred, and is tried again ...
  *
- *   WAITS_NOT --------- when its destination says -------> WAITS_RETRY
- *       |                                                   |     |
- *       |                               when another one says     |
- *       |                                                   v     |
- *       |                                         WAITS_RETRIES   |
- *       |                                                   |     |
- *       +--- by the message's back-off ---> WAITS_BACKOFF <-+-----+
+ *   WAITS_NOT ------ at its destination's time ------> WAITS_RETRY
+ *       |                                                |     |
+ *       |                     at another one's time, too |     |
+ *       |                                                v     |
+ *       |                                      WAITS_RETRIES   |
+ *       |                                                |     |
+ *       +--- by the message's back-off --> WAITS_BACKOFF <-----+
  *
- *   WAITS_NOT      nothing was deferred; no time and no key
- *   WAITS_RETRY    all of it waits for one destination: until retry_at, under retry_key
- *   WAITS_RETRIES  for several: until the first of their times, retry_at
- *   WAITS_BACKOFF  something waits for the message's back-off, or for retry_at if that is set and
+ *   WAITS_NOT      no recipient was deferred; no time and no key
+ *   WAITS_RETRY    all deferred recipients wait for one destination, until retry_at, by retry_key
+ *   WAITS_RETRIES  they wait for several destinations: until the first of their times, retry_at
+ *   WAITS_BACKOFF  a recipient waits for the message's back-off, or for retry_at if that is set and
  *                  earlier
  *
- * What waits for a destination that is dead goes by the back-off at the latest. When nothing was
- * deferred for another reason the message is parked there (`dead`), and goes on as soon as the
- * destination is well. Recipients that were not tried in this pass, as their destination's time has
- * not come, do not change that.
+ * Recipients that wait for a dead destination are tried after the back-off at the latest. If none
+ * was deferred for another reason, the message is parked there (`dead`), and continues as soon as
+ * the destination is alive. Recipients that were not tried in this pass, because their
+ * destination's time has not come, do not change that.
  */
 #ifndef QUEUE_WAITING_H
 #define QUEUE_WAITING_H
@@ -38,13 +38,13 @@ enum waits {
     WAITS_BACKOFF,
 };
 
-/* Valid when zeroed. Fields are written by waiting.c alone. */
+/* How a message waits; valid when zeroed. Only waiting.c writes the fields. */
 struct waiting {
     enum waits state;
-    bool has_lifetime;    /* something deferred has no age limit but the message's lifetime */
-    struct wall retry_at; /* the first time that a destination has said; us 0: none has */
-    char *retry_key;      /* owned: of WAITS_RETRY, what it is parked under; else NULL */
-    char *pause_key; /* owned: something waits for the end of this pause, or of several; or NULL */
+    bool has_lifetime;    /* a deferred recipient has no age limit but the message's lifetime */
+    struct wall retry_at; /* first time set by a destination; us 0: none */
+    char *retry_key;      /* key of WAITS_RETRY to park the message under; owned; else NULL */
+    char *pause_key;      /* key of a pause that a recipient waits for, or of several; owned */
     struct owner_target dead;
 };
 
@@ -52,43 +52,43 @@ void waiting_fini(struct waiting *w);
 
 /* ---- transitions ---- */
 
-/* SCHED_DEFER: recipients are deferred as their destination, or its transport, is dead. */
+/* Notes SCHED_DEFER: recipients are deferred since their destination or transport is dead. */
 void waiting_for_dead(struct waiting *w, const struct sched_action *action);
-/* Something is deferred for another reason. */
+/* Notes that a recipient is deferred for another reason. */
 void waiting_not_for_dead(struct waiting *w);
-/* Something deferred goes again by the message's back-off. */
+/* Notes that a deferred recipient is tried again by the message's back-off. */
 void waiting_for_backoff(struct waiting *w);
-/* Something deferred goes again then, as its destination says; `retry_key` is taken. NULL: that is
- * when it is given up, and it goes by the back-off before. */
+/* Notes that a deferred recipient is tried again at its destination's time `at`; takes `retry_key`.
+ * NULL: the recipient expires at that time, and is tried by the back-off before. */
 void waiting_until(struct waiting *w, struct wall at, char *retry_key);
-/* Something waits for the end of a pause, and changes no time; `key` is taken. */
+/* Notes that a recipient waits for the end of a pause, which changes no time; takes `key`. */
 void waiting_for_pause(struct waiting *w, char *key);
-/* Something deferred has no age limit of its own. */
+/* Notes that a deferred recipient has no age limit of its own. */
 void waiting_for_lifetime(struct waiting *w);
 
-/* The clock was set. */
+/* Moves the time after a step of the clock. */
 void waiting_move(struct waiting *w, int64_t by_us);
 
-/* ---- what follows ---- */
+/* ---- results ---- */
 
-/* Take the record away from the message; it is the caller's to fini. */
+/* Takes the record away from the message; the caller finishes it. */
 struct waiting waiting_take(struct waiting *w);
 
-/* The key of the pause, for the caller to free, or NULL. */
+/* Returns the key of the pause, which the caller frees, or NULL. */
 char *waiting_take_pause_key(struct waiting *w);
 
-/* Last of all: the one retry key that all of it waits under, for the caller to free; NULL: there
- * is none. */
+/* Returns the one retry key for all deferred recipients, which the caller frees, or NULL. Called
+ * last. */
 char *waiting_take_key(struct waiting *w);
 
-/* Does everything that was deferred have an age limit of its own? */
+/* Has each deferred recipient an age limit of its own? */
 static inline bool waiting_has_own_expiry(const struct waiting *w)
 {
     return w->retry_at.us != 0 && !w->has_lifetime;
 }
 
-/* Does it go again by the message's back-off, or by retry_at if that is set and earlier? Else by
- * retry_at alone. */
+/* Is the message due by its back-off, or by retry_at if that is set and earlier? Otherwise only by
+ * retry_at. */
 static inline bool waiting_has_backoff(const struct waiting *w)
 {
     return w->state == WAITS_NOT || w->state == WAITS_BACKOFF;

@@ -52,9 +52,9 @@ void watches_drop(struct queue *q)
     }
 }
 
-/* ---- what operators ask --------------------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------------------------- */
 
-/* "@shop.example" and "*@shop.example" are typed for "shop.example". */
+/* Returns the destination of "shop.example", "@shop.example" or "*@shop.example". */
 static char *destination_of(struct slice text)
 {
     size_t at = slice_find(text, '@');
@@ -68,7 +68,8 @@ static char *destination_of(struct slice text)
     return what;
 }
 
-/* The transport that mail for it takes, if it is a domain, or its own. */
+/* Finds the transport of mail for a domain, or the one before the slash. Returns false for a
+ * pattern. */
 static bool transport_of(struct queue *q, const char *what, char ret_name[WIRE_HOST_MAX])
 {
     char recipient[WIRE_HOST_MAX + sizeof "postmaster@"];
@@ -88,7 +89,7 @@ static bool transport_of(struct queue *q, const char *what, char ret_name[WIRE_H
     return true;
 }
 
-/* Is there a dialogue of ours to be seen? Else an error. */
+/* Is there a dialogue to trace? Otherwise sets an error. */
 static bool has_dialogue(struct queue *q, const struct watch *w, unsigned *ret_status,
                          json_t **ret_error)
 {
@@ -117,7 +118,7 @@ static bool has_dialogue(struct queue *q, const struct watch *w, unsigned *ret_s
     return true;
 }
 
-/* What is wrong with it, or NULL. */
+/* Returns the fault of a watch, or NULL. */
 static const char *wrong_with(const struct watch *w)
 {
     struct slice what = slice_string(w->what);
@@ -198,7 +199,7 @@ unsigned watches_end(struct queue *q, const json_t *question, json_t **ret_answe
     return 200;
 }
 
-/* ---- what is said --------------------------------------------------------------------------- */
+/* ---- lines of dialogues ---------------------------------------------------------------------- */
 
 bool watches_heard(struct queue *q, enum wire_role role, unsigned index, struct slice body)
 {
@@ -213,7 +214,7 @@ bool watches_heard(struct queue *q, enum wire_role role, unsigned index, struct 
         w++;
     }
     if (w == end || q->control == NULL) {
-        return true; /* it has ended meanwhile */
+        return true; /* the watch has ended meanwhile */
     }
     if (__builtin_add_overflow(w->dropped, m.dropped, &w->dropped)) {
         w->dropped = UINT64_MAX;

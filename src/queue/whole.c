@@ -19,9 +19,9 @@ size_t whole_want(struct spool *sp, struct msg_id id, bool *ret_is_at_hand)
     return 1 + (m.rcpt_total < SPOOL_PARTITIONS_MAX ? m.rcpt_total : SPOOL_PARTITIONS_MAX);
 }
 
-/* What its parts say in sum. */
+/* Combined facts of the parts. */
 struct sum {
-    bool has[SPOOL_CORRUPT + 1]; /* a part in this state */
+    bool has[SPOOL_CORRUPT + 1]; /* states of the parts */
     struct wall due;
     uint64_t pending;
     bool force_expire;
@@ -75,7 +75,7 @@ int whole_read(struct spool *sp, struct msg_id id, bool parts, struct spool_mess
     }
     ret_whole->count += count;
     add_up(sp, ret_whole, &sum);
-    rc = spool_read(sp, id, ret_message); /* again: the texts of the first were the last's */
+    rc = spool_read(sp, id, ret_message); /* read again: the other reads have replaced its texts */
     if (rc == 0 && count > 0) {
         ret_message->state = worst_state(&sum);
         ret_message->due = sum.due;
@@ -85,7 +85,7 @@ int whole_read(struct spool *sp, struct msg_id id, bool parts, struct spool_mess
     return rc;
 }
 
-/* A recipient, and how much of the page it takes. */
+/* A recipient, and its size on the page. */
 struct taken {
     uint32_t n;
     size_t bytes;
@@ -123,7 +123,7 @@ int whole_page(struct spool *sp, const struct whole *w, uint32_t after, size_t m
                 from = page[k].n;
             }
         }
-        rc = rc == -ENOENT ? 0 : rc; /* it has ended */
+        rc = rc == -ENOENT ? 0 : rc; /* the part has ended */
     }
     if (rc == 0 && taken_count > 0) {
         qsort(taken, taken_count, sizeof taken[0], by_number);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "active.h"
+#include "heap_bytes.h"
 #include "mem.h"
 #include "wire.h"
 
@@ -51,6 +52,29 @@ static void recipients_are_found_by_number_until_they_are_settled(void **state)
         active_settle_rcpt(m, r);
         assert_null(active_find_rcpt(m, n));
     }
+    active_fini(&a);
+}
+
+/* A waiting message has two allocations, and one for each recipient. */
+static void a_message_needs_few_bytes(void **state)
+{
+    enum { MESSAGES = 1000, MESSAGE_BYTES_MAX = 360, RCPT_BYTES_MAX = 40 };
+    const struct spool_rcpt rcpt = {.n = 1, .address = SLICE("a@b"), .orcpt = SLICE("rfc822;x")};
+    struct active a;
+    size_t before;
+
+    (void)state;
+    active_init(&a);
+    before = heap_bytes();
+    for (uint64_t n = 1; n <= MESSAGES; n++) {
+        (void)add(&a, n, 10);
+    }
+    assert_in_range((heap_bytes() - before) / MESSAGES, 1, MESSAGE_BYTES_MAX);
+    before = heap_bytes();
+    for (uint64_t n = 1; n <= MESSAGES; n++) {
+        active_add_rcpt(active_find(&a, (struct msg_id){n}), &rcpt, STORED_ROUTE_OURS);
+    }
+    assert_in_range((heap_bytes() - before) / MESSAGES, 1, RCPT_BYTES_MAX);
     active_fini(&a);
 }
 
@@ -270,6 +294,7 @@ static void a_message_with_results_to_report_is_touched_from_the_start(void **st
 UNIT_MAIN(cmocka_unit_test(what_happens_to_a_message_says_how_its_pass_ends),
           cmocka_unit_test(a_message_with_results_to_report_is_touched_from_the_start),
           cmocka_unit_test(recipients_are_found_by_number_until_they_are_settled),
+          cmocka_unit_test(a_message_needs_few_bytes),
           cmocka_unit_test(settled_recipients_do_not_pile_up),
           cmocka_unit_test(recipients_that_were_not_handed_out_stay_behind_those_that_were),
           cmocka_unit_test(content_is_kept_within_its_budget),

@@ -11,6 +11,8 @@ static void keys_say_what_they_wait_for(void **state)
     } cases[] = {
         {"smtp/there.test", PARK_SHARE, "smtp/there.test", ""},
         {"smtp/there.test\tbulk", PARK_SHARE, "smtp/there.test", "bulk"},
+        {PARK_KEY_NEW "smtp/there.test", PARK_SHARE, "smtp/there.test", ""},
+        {PARK_KEY_NEW "smtp/there.test\tbulk/7", PARK_SHARE, "smtp/there.test", "bulk/7"},
         {PARK_KEY_RETRY "smtp/there.test", PARK_RETRY, "smtp/there.test", ""},
         {PARK_KEY_STUCK "fk/-", PARK_STUCK, "fk/-", ""},
         {"!retry", PARK_SHARE, "!retry", ""},
@@ -24,6 +26,7 @@ static void keys_say_what_they_wait_for(void **state)
         assert_int_equal(park_key_kind(key), cases[i].kind);
         assert_true(slice_equal(park_key_place(key), slice_string(cases[i].place)));
         assert_true(slice_equal(park_key_class(key), slice_string(cases[i].class_name)));
+        assert_int_equal(park_key_is_new(key), slice_starts(key, SLICE(PARK_KEY_NEW)));
     }
 }
 
