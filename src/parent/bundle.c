@@ -15,16 +15,19 @@
 #include "mem.h"
 #include "param.h"
 #include "policy.h"
-#include "resolver.h"
+#include "dns_context.h"
 #include "table_load.h"
 #include "tls.h"
 #include "token_list.h"
 #include "verifier_list.h"
 
-/* All files together travel in one frame, each with two lengths and its path. */
+/* All files are sent in one frame, each with two lengths and its path. */
 #define BUNDLE_MAX (CHANNEL_BODY_MAX - 1024u)
 
 #define WHY_MAX 1000
+
+/* Bytes used of resolv.conf and of hosts; longer ones would block deliver for too long. */
+#define NAMES_FILE_MAX ((size_t)1 << 20)
 
 /* ---- reading and remembering ---------------------------------------------------------------- */
 
@@ -60,7 +63,7 @@ static void remember(struct bundle *b, const char *path, struct slice bytes)
     file->bytes = slice_of(mem_copy(bytes.ptr, bytes.len), bytes.len);
 }
 
-/* Append all of a regular file. A FIFO named by mistake must not stop a reload for good. */
+/* Appends the content of a regular file. Does not wait for a FIFO that is named by mistake. */
 static int read_file(const char *path, size_t max, struct buf *out)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -95,7 +98,7 @@ static int read_file(const char *path, size_t max, struct buf *out)
     return error;
 }
 
-/* The same file may be named twice: both then see the same bytes. */
+/* Reads a file once, even if it is named twice, so that its bytes are the same for both. */
 static int read_and_remember(void *arg, const char *path, size_t max, struct buf *out)
 {
     struct bundle *b = arg;
@@ -128,7 +131,7 @@ static int read_and_remember(void *arg, const char *path, size_t max, struct buf
 
 /* ---- certificates, keys, forms --------------------------------------------------------------- */
 
-/* Remember a file that the configuration names but does not read itself. 0 or a negative errno. */
+/* Reads a file that the configuration names but does not parse. Returns 0 or negative errno. */
 static int remember_named(struct bundle *b, const char *path)
 {
     struct buf bytes;
@@ -158,7 +161,7 @@ static bool add_file(struct bundle *b, const char *parameter, const char *path, 
     return true;
 }
 
-/* Only these roles are to get the file, if it is named for nothing else. */
+/* Restricts a file to these roles, unless it is also named for another purpose. */
 static void restrict_file(struct bundle *b, const char *path, uint32_t readers)
 {
     for (uint32_t i = 0; i < b->file_count; i++) {
@@ -183,20 +186,20 @@ struct wire_file *bundle_files_for(const struct bundle *b, enum wire_role role, 
 
 int bundle_tables_for(const struct bundle *b, enum wire_role role)
 {
-    if (b->tables_fd <= 0 || (role != ROLE_RECEIVE && role != ROLE_PICKUP)) {
+    if (b->tables_fd <= 0 || (role != ROLE_RECEIVE && role != ROLE_PICKUP && role != ROLE_FILTER)) {
         return -1;
     }
     return fcntl(b->tables_fd, F_DUPFD_CLOEXEC, 0);
 }
 
-/* Passwords stand in it: it must not be other users' to read, or to write. */
+/* Checks that other users can neither read nor write a file with passwords. */
 static bool is_private(const char *path, const char *parameter, const struct conf *conf,
                        struct buf *out)
 {
     struct stat st;
 
     if (stat(path, &st) != 0 || (st.st_mode & 027) == 0) {
-        return true; /* reading it says what is wrong */
+        return true; /* reading it reports the error */
     }
     conf_put_place(conf, parameter, out);
     (void)buf_addf(out, "error: %s: %s has mode %04o, so that others can %s it; expected 0600\n",
@@ -253,8 +256,8 @@ static bool password_is_good(struct slice text, struct buf *ret_error)
     return true;
 }
 
-/* A file that only these roles get, as bits. `are_good` says in *ret_error LINE:COLUMN: what is
- * wrong. */
+/* Adds a file for these roles only, as bits. `are_good` writes the place LINE:COLUMN and the error
+ * to *ret_error. */
 static bool add_secrets(struct bundle *b, const char *parameter, const char *path, uint32_t readers,
                         bool (*are_good)(struct slice text, struct buf *ret_error), struct buf *out)
 {
@@ -280,8 +283,8 @@ static bool add_secrets(struct bundle *b, const char *parameter, const char *pat
     return good;
 }
 
-/* A form that is not there must not keep a site's mail from moving: reports say that it is missing,
- * to the postmaster, too. */
+/* Adds the form of bounces. A missing form must not stop a site's mail: bounces and notices mention
+ * that, also to the postmaster. */
 static void add_form(struct bundle *b, struct buf *out)
 {
     int error = remember_named(b, b->conf->report_form);
@@ -290,6 +293,59 @@ static void add_form(struct bundle *b, struct buf *out)
         (void)buf_addf(out, "warning: report_form: %s: %s\n", b->conf->report_form,
                        strerror(-error)); /* sticky */
     }
+}
+
+/* Replaces the bytes of a file. Returns false if they are equal. */
+static bool replace(struct bundle *b, const char *path, struct slice bytes)
+{
+    struct wire_file *known = (struct wire_file *)(uintptr_t)find(b, path);
+
+    if (known == NULL && bytes.len == 0) {
+        return false;
+    }
+    if (known == NULL) {
+        remember(b, path, bytes);
+        restrict_file(b, path, 1u << ROLE_RESOLVE);
+        return true;
+    }
+    if (slice_equal(known->bytes, bytes)) {
+        return false;
+    }
+    mem_free((char *)(uintptr_t)known->bytes.ptr);
+    known->bytes = slice_of(mem_copy(bytes.ptr, bytes.len), bytes.len);
+    return true;
+}
+
+/* A missing file counts as empty, as for the C library. */
+bool bundle_read_names(struct bundle *b, struct buf *out)
+{
+    static const char *const paths[] = {DNS_RESOLV_CONF_PATH, DNS_HOSTS_PATH};
+    bool changed = false;
+
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        size_t room = b->file_count == WIRE_FILES_MAX ? 0 : room_left(b);
+        size_t max = room < NAMES_FILE_MAX ? room : NAMES_FILE_MAX;
+        struct slice text;
+        struct buf bytes;
+        int error;
+
+        buf_init(&bytes, NAMES_FILE_MAX + 65536);
+        error = read_file(paths[i], max, &bytes);
+        text = error == 0 || error == -EFBIG ? buf_slice(&bytes) : SLICE("");
+        if (error == -EFBIG) { /* use the complete lines */
+            text.len = text.len < max ? text.len : max;
+            text.len = slice_find_last(text, '\n') < text.len ? slice_find_last(text, '\n') + 1 : 0;
+        }
+        changed = replace(b, paths[i], text) || changed;
+        if (error == -EFBIG) {
+            (void)buf_addf(out, "warning: %s: only the first %zu bytes are used\n", paths[i],
+                           text.len); /* sticky */
+        } else if (error != 0 && error != -ENOENT) {
+            (void)buf_addf(out, "warning: %s: %s\n", paths[i], strerror(-error)); /* sticky */
+        }
+        buf_fini(&bytes);
+    }
+    return changed;
 }
 
 bool bundle_has(const struct bundle *b, const char *path)
@@ -306,7 +362,7 @@ int bundle_add(struct bundle *b, const char *path, struct slice bytes)
     return 0;
 }
 
-/* What is found wrong with a file that was read: as the processes would find it that get it. */
+/* Appends an error of a file, which a receiving process would find as well. */
 static void complain(const struct bundle *b, const char *parameter, const char *path,
                      struct buf *why, struct buf *out)
 {
@@ -314,7 +370,7 @@ static void complain(const struct bundle *b, const char *parameter, const char *
     (void)buf_addf(out, "error: %s: %s: %s\n", parameter, path, buf_cstr(why)); /* sticky */
 }
 
-/* Is it a certificate, and is the key a key, and its own? */
+/* Is the certificate valid, and is the key valid and its own? */
 static bool check_certificate(const struct bundle *b, struct buf *out)
 {
     const struct wire_file *certificate = find(b, b->conf->tls_cert),
@@ -327,7 +383,7 @@ static bool check_certificate(const struct bundle *b, struct buf *out)
         return true; /* there is none */
     }
     buf_init(&why, WHY_MAX);
-    tls = tls_client_new(certificate->bytes, &why); /* are there certificates in it at all? */
+    tls = tls_client_new(certificate->bytes, &why); /* does it have any certificate? */
     ok = tls != NULL && certificate->bytes.len > 0;
     tls_context_free(tls);
     if (!ok) {
@@ -353,7 +409,7 @@ static void add_origin(const struct policy_origin *where, struct buf *out)
     }
 }
 
-/* Where a transport's tls_CAfile is from. */
+/* Returns the place where a transport's tls_CAfile is set. */
 static struct policy_origin origin_of_authorities(const struct conf *conf, const char *transport)
 {
     struct policy_origin origins[PARAM_COUNT_MAX];
@@ -363,7 +419,7 @@ static struct policy_origin origin_of_authorities(const struct conf *conf, const
     return origins[param_find_in_clause(SLICE("tls_CAfile")) - param_table];
 }
 
-/* Remember a file of authorities. `where` it is named; NULL: by this parameter. */
+/* Adds a file of authorities. `where`: place of its name; NULL: place of this parameter. */
 static bool add_authorities(struct bundle *b, const char *parameter,
                             const struct policy_origin *where, const char *path, struct buf *out)
 {
@@ -395,8 +451,8 @@ static bool add_authorities(struct bundle *b, const char *parameter,
     return ok;
 }
 
-/* Those that clauses of single destinations name: what they deliver by is in no transport's
- * policy. What is wrong with a file is said once. */
+/* Adds the files of authorities of clauses for single destinations, which no transport's policy
+ * has. Each file's error appears once. */
 static bool add_authorities_of_clauses(struct bundle *b, struct buf *out)
 {
     const struct conf *conf = b->conf;
@@ -420,7 +476,7 @@ static bool add_authorities_of_clauses(struct bundle *b, struct buf *out)
     return ok;
 }
 
-/* Do the defaults, or a transport before this one, name the same file? */
+/* Do the defaults or a previous transport name the same file? */
 static bool is_ca_of_others(const struct conf *conf, size_t i)
 {
     const char *path = conf_transport_at(conf, i)->policy.tls_CAfile;
@@ -432,7 +488,7 @@ static bool is_ca_of_others(const struct conf *conf, size_t i)
     return found;
 }
 
-/* What DANE rests on. Where no destination asks for it, it may be missing. */
+/* Adds the trust anchor of DANE, which may be missing if no destination uses DANE. */
 static bool add_trust_anchor(struct bundle *b, struct buf *out)
 {
     const char *path = b->conf->dnssec_trust_anchor_file;
@@ -448,7 +504,7 @@ static bool add_trust_anchor(struct bundle *b, struct buf *out)
     if (error != 0) {
         (void)buf_add_string(&why, strerror(-error)); /* fits */
     } else {
-        ok = find(b, path) != NULL && resolver_anchors_ok(find(b, path)->bytes, &why);
+        ok = find(b, path) != NULL && dns_anchors_ok(find(b, path)->bytes, &why);
     }
     if (!ok) {
         add_origin(&where, out);
@@ -477,7 +533,7 @@ static bool add_named_files(struct bundle *b, struct buf *out)
     ok = add_authorities(b, "mta_sts_CAfile", NULL, conf->mta_sts_CAfile, out) && ok;
     for (size_t i = 0; i < conf_transport_count(conf); i++) {
         if (is_ca_of_others(conf, i)) {
-            continue; /* what is wrong with it is said once */
+            continue; /* its error appears only once */
         }
         struct policy_origin where = origin_of_authorities(conf, conf_transport_at(conf, i)->name);
 
@@ -504,12 +560,13 @@ static bool add_named_files(struct bundle *b, struct buf *out)
     ok = add_secrets(b, "web_hooks", conf->web_hooks, 1u << ROLE_HOOK, hooks_are_good, out) && ok;
     ok = add_authorities(b, "web_hook_CAfile", NULL, conf->web_hook_CAfile, out) && ok;
     add_form(b, out);
+    (void)bundle_read_names(b, out); /* all files are new */
     return ok;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-/* The directory of the file, where relative paths in it start. */
+/* Returns the directory of the file, from which its relative paths start. */
 static char *directory_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -518,7 +575,7 @@ static char *directory_of(const char *path)
     return mem_copy(path, slash == path ? 1 : (size_t)(slash - path));
 }
 
-/* Children may have another working directory, so paths in the bundle are absolute. */
+/* Makes a path absolute, because children may have another working directory. */
 static int absolute_path(const char *path, struct buf *out)
 {
     char directory[PATH_MAX];
@@ -532,7 +589,7 @@ static int absolute_path(const char *path, struct buf *out)
     return buf_add_string(out, path) ? 0 : -ENAMETOOLONG;
 }
 
-/* They may be far larger than what goes into the frame of the configuration. */
+/* Reads a table without keeping it: tables can exceed the frame of the configuration. */
 static int read_table(void *arg, const char *path, size_t max, struct buf *out)
 {
     (void)arg;
@@ -553,7 +610,7 @@ static bool load(const char *path, struct slice text, bool is_daemon, struct bun
     buf_init(&content, CONF_FILE_MAX);
     if (text.len > 0) {
         remember(b, path, text);
-        (void)buf_add(&content, text); /* far below the limit */
+        (void)buf_add(&content, text); /* below the limit */
     } else {
         error = read_and_remember(b, path, CONF_FILE_MAX, &content);
     }
@@ -620,7 +677,7 @@ bool bundle_load(const char *path, struct bundle *ret_bundle, struct buf *out)
     }
     buf_init(&text, CONF_FILE_MAX);
     (void)buf_addf(&text, "%s%s", conf_default_text,
-                   geteuid() == 0 ? conf_default_root_text : ""); /* far below the limit */
+                   geteuid() == 0 ? conf_default_root_text : ""); /* below the limit */
     ok = bundle_load_text("sluice.conf", buf_slice(&text), ret_bundle, out);
     buf_fini(&text);
     return ok;

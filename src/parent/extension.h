@@ -1,7 +1,8 @@
 /*
- * Extensions of the parent: what a service of the control process (service.h) needs of the one
- * process that may open sockets and files. A program registers them before the parent begins; those
- * that only read a configuration, too, so that they find what the daemon would.
+ * Extensions of the parent: sockets and files that a service of the control process (service.h)
+ * needs from the only process that may open them. A program registers them before the parent
+ * begins. Programs that only read a configuration register them too, so that they find what the
+ * daemon would find.
  */
 #ifndef PARENT_EXTENSION_H
 #define PARENT_EXTENSION_H
@@ -19,36 +20,37 @@
 enum extension_address { EXTENSION_NOWHERE, EXTENSION_TCP, EXTENSION_UNIX };
 
 struct extension {
-    const char *name; /* the service's */
+    const char *name; /* name of the service */
 
-    /* The URL that a configuration wants to be listened on, NAME, a colon and more, to be freed;
-     * NULL: none. */
+    /* Returns the URL for a listener, if the configuration has one: NAME, a colon and more. The
+     * caller frees it. NULL: none. */
     char *(*url)(const struct conf *conf);
 
-    const char *parameter; /* that says so, for complaints; NULL where there is no URL */
+    const char *parameter; /* name of the parameter with the URL, for errors; NULL without a URL */
 
-    /* Where that is: HOST:PORT or a path, appended to *out. */
+    /* Appends the address of the URL to *out: HOST:PORT or a path. */
     enum extension_address (*address)(const struct conf *conf, const char *url, struct buf *out);
 
-    /* Does the daemon start without that socket (it is tried again), and may all users of the
+    /* Does the daemon start without that socket, which is tried again later? May all users of the
      * machine connect to it? */
     bool (*is_optional)(const struct conf *conf);
 
-    /* Add files to the configuration (bundle_add). What is wrong with them is appended to *out, a
-     * line each as of bundle_load. False: with an error. */
+    /* Adds files to the configuration (bundle_add). Appends errors to *out, one per line as
+     * bundle_load. Returns false on an error. */
     bool (*add_files)(struct bundle *b, struct buf *out);
 
-    /* The service asks for something; the answer goes into its channel. False: it must not. */
+    /* Handles a request of the service; sends the answer on its channel. Returns false if the
+     * service must not make that request. */
     bool (*heard)(const struct conf *conf, const struct wire_service *m, struct channel *control);
 };
 
-/* Borrowed for good. Once for each. */
+/* Registers an extension, which is borrowed until the program ends. Call it once for each. */
 void extension_register(const struct extension *extension);
 
-/* By number, from 0; NULL behind the last. */
+/* Returns extension `i`, from 0; NULL after the last. */
 const struct extension *extension_at(size_t i);
 
-/* By the name, which may have a colon and more behind it; NULL: there is none. */
+/* Returns the extension with this name, which a colon and more may follow, or NULL. */
 const struct extension *extension_of(struct slice name);
 
 #endif

@@ -17,16 +17,16 @@
 #include "mem.h"
 #include "nexthop.h"
 
-#define BACKLOG 1024                   /* the kernel cuts it at net.core.somaxconn */
-#define WHY_MAX (CONF_LINE_MAX + 1024) /* a URL, and what is wrong with it */
+#define BACKLOG 1024                   /* the kernel limits it to net.core.somaxconn */
+#define WHY_MAX (CONF_LINE_MAX + 1024) /* a URL and an error */
 
-/* One thing that a configuration asks for. */
+/* One listener of a configuration. */
 struct wish {
     enum wire_role role;
     const char *url;
-    char *owned_url; /* when it had to be made */
+    char *owned_url; /* owned; NULL if `url` belongs to the configuration */
     const char *parameter;
-    bool listens_later; /* when the socket is shared */
+    bool listens_later; /* listens only when the socket is shared */
 };
 
 static const struct listener *find(const struct listeners *list, enum wire_role role,
@@ -43,7 +43,7 @@ static const struct listener *find(const struct listeners *list, enum wire_role 
     return NULL;
 }
 
-/* ---- what is asked for ---------------------------------------------------------------------- */
+/* ---- listeners of a configuration ------------------------------------------------------------ */
 
 static char *join(const char *prefix, const char *text)
 {
@@ -91,7 +91,7 @@ static void free_wishes(struct wish *wishes, size_t count)
     }
 }
 
-/* The extension whose socket it is; NULL: it is none's. */
+/* Returns the extension with this socket, or NULL. */
 static const struct extension *extension_for(const struct wish *wish)
 {
     return wish->role == ROLE_CONTROL ? extension_of(slice_string(wish->url)) : NULL;
@@ -135,7 +135,7 @@ static bool bind_and_listen(const struct wish *wish, int fd, const struct sockad
     return bind(fd, address, len) == 0 && (wish->listens_later || listen(fd, BACKLOG) == 0);
 }
 
-/* With another port, which no process listens on: is it an address of this machine? */
+/* Binds to another port, which is free: is it an address of this machine? */
 static bool bind_anywhere(int fd, const struct addrinfo *address)
 {
     struct sockaddr_storage any = {0};
@@ -159,8 +159,8 @@ static bool open_address(struct listeners *list, const struct wish *wish,
     if (fd < 0) {
         return fail(error, wish->url, strerror(errno));
     }
-    /* Without the first a restart has to wait for old connections; without the second `*` would
-     * clash with itself. Neither keeps us from listening when it does not work. */
+    /* Without SO_REUSEADDR a restart would wait for the end of old connections; without IPV6_V6ONLY
+     * `*` would conflict with itself. A failure of either is acceptable. */
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (address->ai_family == AF_INET6) {
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
@@ -172,15 +172,15 @@ static bool open_address(struct listeners *list, const struct wish *wish,
         return fail(error, wish->url, strerror(why));
     }
     if (list == NULL) {
-        (void)close(fd); /* it was only to see */
+        (void)close(fd); /* only a check */
         return true;
     }
     add(list, wish, NULL, fd);
     return true;
 }
 
-/* Split "host:port" or "[v6]:port"; host NULL for "*". Without a port it is *ret_port as it was.
- * False when it is neither. */
+/* Splits "host:port" or "[v6]:port"; host is NULL for "*". Without a port *ret_port stays. Returns
+ * false if the text has another form. */
 static bool split_host_port(char *text, char **ret_host, const char **ret_port)
 {
     char *colon = strrchr(text, ':');
@@ -203,7 +203,7 @@ static bool split_host_port(char *text, char **ret_host, const char **ret_port)
     return true;
 }
 
-/* `port` is that of addresses without one; NULL: they need one. */
+/* Opens sockets for HOST:PORT. `port` is the default; NULL: a port is required. */
 static bool open_tcp(struct listeners *list, const struct wish *wish, const char *host_port,
                      const char *port, struct buf *error)
 {
@@ -229,8 +229,8 @@ static bool open_tcp(struct listeners *list, const struct wish *wish, const char
     return ok;
 }
 
-/* A socket that no process listens on any more is left over from a crash and may go. Anything else
- * that has this name stays. */
+/* Removes a socket without a listening process, which a crash has left. Other files with this name
+ * stay. */
 static bool remove_stale(const struct sockaddr_un *address)
 {
     struct stat st;
@@ -255,7 +255,7 @@ static bool remove_stale(const struct sockaddr_un *address)
     return stale && unlink(address->sun_path) == 0;
 }
 
-/* The group of a socket, (gid_t)-1 for the daemon's own. */
+/* Finds the group of a socket; (gid_t)-1 for the daemon's own. */
 static bool find_group(const struct wish *wish, const struct conf *conf, gid_t *ret_gid,
                        struct buf *error)
 {
@@ -277,14 +277,15 @@ static bool find_group(const struct wish *wish, const struct conf *conf, gid_t *
     return true;
 }
 
-/* Who may connect. LMTP: all users, as all may send mail. */
+/* Sets the users who may connect. LMTP: all users, because all may send mail. */
 static bool set_socket_mode(const struct wish *wish, const struct conf *conf, gid_t group,
                             const char *path)
 {
     bool limited = wish->role == ROLE_CONTROL && !is_optional(wish, conf);
     mode_t mode = limited ? (mode_t)conf->control_socket_mode : 0666;
 
-    /* The directory may be mail_owner's, who could put a link to a file of root's in its place. */
+    /* The directory may belong to mail_owner, who could replace the socket by a link to one of
+     * root's files. */
     return lchown(path, (uid_t)-1, group) == 0 &&
            fchmodat(AT_FDCWD, path, mode, AT_SYMLINK_NOFOLLOW) == 0;
 }
@@ -322,7 +323,7 @@ static bool open_unix(struct listeners *list, const struct wish *wish, const str
         int why = errno;
         (void)close(fd); /* never used */
         if (ok) {
-            (void)unlink(path); /* ours; a remnant is harmless */
+            (void)unlink(path); /* ours; if it stays, the next start removes it */
         }
         return fail(error, wish->url, strerror(why));
     }
@@ -384,7 +385,7 @@ static void remove_listener(struct listeners *list, struct listener *l)
     TAILQ_REMOVE(list, l, next);
     (void)close(l->fd); /* connections belong to others */
     if (l->path != NULL) {
-        (void)unlink(l->path); /* a remnant is recognised at the next start */
+        (void)unlink(l->path); /* if it stays, the next start removes it */
     }
     mem_free(l->path);
     mem_free(l->url);

@@ -17,9 +17,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "auth_key.h"
 #include "bundle.h"
 #include "channel.h"
 #include "check.h"
+#include "child_environment.h"
 #include "clock.h"
 #include "confine.h"
 #include "entropy.h"
@@ -33,6 +35,7 @@
 #include "outgoing.h"
 #include "preflight.h"
 #include "process_use.h"
+#include "dns_context.h"
 #include "route.h"
 #include "role.h"
 #include "rotation.h"
@@ -41,28 +44,29 @@
 #include "wire.h"
 
 /* One process each of queue, local, agents, control, pickup, auth, fetch and filter, and as many
- * others as the parameters allow. */
+ * others as the parameters permit. */
 #define CHILDREN_MAX (10 + 64 + 64)
 
 /* Bytes: names of some dozens of parameters. */
 #define DELAYED_NAMES_MAX 4096
 
-/* A process that ends within this time after its start is one that keeps ending. */
+/* Time after its start in which the end of a process counts as soon. */
 #define SOON_US       (60 * US_PER_S)
 #define PAUSE_US      (1 * US_PER_S)
 #define STOP_GRACE_US (2 * US_PER_S)
-/* A process whose channel is closed is about to end; one that is not is killed. */
+/* Time for a process to end after its channel was closed; then it is killed. */
 #define CLOSED_GRACE_US (5 * US_PER_S)
 #define LOG_AGAIN_US    (US_PER_S / 4)
-/* How often, and with what pause, the end of a killed child is looked for. */
+/* Number of checks for the end of a killed child, and the pause between them. */
 #define END_TRIES  500
 #define END_TRY_NS 10000000
-/* The others cannot see that syslog has moved, and would write to a socket without reader. */
-#define LOG_LOOK_US     (5 * US_PER_S)
+/* Time between checks for a new socket of syslog and for new name servers, which confined processes
+ * can't see. */
+#define LOOK_US         (5 * US_PER_S)
 #define LISTEN_AGAIN_US (5 * US_PER_S)
 #define SIGNALS_MAX     8
 #define ERRORS_MAX      (64u << 10) /* texts about a configuration */
-/* Bytes of answers that a child has not taken, with a socket to a filter in each. */
+/* Limit of waiting answers of a child, in bytes; each has a socket to a filter. */
 #define CONNECTS_WAITING_MAX 8192
 
 enum phase { STARTING, RUNNING, STOP_RECEIVE, STOP_WORK, STOP_REST };
@@ -72,12 +76,12 @@ struct child {
     const struct role_ops *ops;
     enum wire_role role; /* ops->role */
     unsigned index;
-    pid_t pid;               /* 0: does not run */
+    pid_t pid;               /* 0: not running */
     struct channel *channel; /* NULL: closed */
-    struct event *timer;     /* not running: start it again; channel closed: kill it */
+    struct event *timer;     /* not running: restart it; channel closed: kill it */
     struct mono born;
     uint64_t starts;
-    unsigned soon; /* how often in a row it ended soon after its start */
+    unsigned soon; /* number of early ends in a row */
     bool start_sent;
     bool started;
     bool stop_sent;
@@ -95,24 +99,28 @@ struct parent {
     int lock;
 
     enum phase phase;
-    bool reload_waits; /* asked for while STARTING: done when all run */
+    bool reload_waits; /* requested while STARTING; done when all run */
     struct child *reload_asked_by;
     uint64_t reload_token;
     enum wire_stop stop_how;
-    struct mono deadline; /* of the stop as a whole */
+    struct mono deadline; /* end of the whole stop */
     struct event *signals[SIGNALS_MAX];
     struct event *stop_timer;
     struct event *log_timer;
     struct event *look_timer;
-    struct event *listen_timer; /* sockets that could not be opened yet */
+    struct event *listen_timer; /* for sockets that could not be opened */
     bool done;
     int exit_status;
 };
 
+/* Roles that ask resolve. */
+#define RESOLVES (1u << ROLE_DELIVER | 1u << ROLE_FETCH | 1u << ROLE_HOOK)
+
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-/* Which processes have a channel between them: each speaks with the queue, if with any other; auth,
- * which judges logins, with receive, and whatif with control. */
+/* Have two such processes a channel between them? One of them is queue, except that auth, which
+ * checks logins, has a channel to receive, whatif to control, and resolve to those that connect to
+ * sites. */
 static bool are_neighbours(enum wire_role a, enum wire_role b)
 {
     if (a == ROLE_AUTH || b == ROLE_AUTH) {
@@ -120,6 +128,9 @@ static bool are_neighbours(enum wire_role a, enum wire_role b)
     }
     if (a == ROLE_WHATIF || b == ROLE_WHATIF) {
         return a == ROLE_CONTROL || b == ROLE_CONTROL;
+    }
+    if (a == ROLE_RESOLVE || b == ROLE_RESOLVE) {
+        return (RESOLVES >> a & 1) != 0 || (RESOLVES >> b & 1) != 0;
     }
     return (a == ROLE_QUEUE) != (b == ROLE_QUEUE);
 }
@@ -154,16 +165,17 @@ static void reload(struct parent *p, struct child *asked_by, uint64_t token);
 
 /* ---- starting processes --------------------------------------------------------------------- */
 
-/* A pair of connected sockets that no other process inherits. Without descriptors nothing can be
- * started or restarted any more: better to end, and be restarted as a whole. */
+/* Makes a pair of connected sockets that no other process inherits. Without descriptors no process
+ * can be started; then it is better to end and be restarted as a whole. */
 static void make_pair(int fds[2])
 {
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
 }
 
-/* Become the child's program: this very binary, also when its file has been replaced, in a fresh
- * address space. Only calls that are safe between fork and exec. */
-_Noreturn static void execute(const struct child *c, int fd, char *index, char *channel)
+/* Runs the child's program in a new address space: this same binary, even if its file was replaced.
+ * Only calls that are safe between fork and exec. */
+_Noreturn static void execute(const struct child *c, int fd, char *index, char *channel,
+                              char **environment)
 {
     char *arguments[] = {(char[]){"sluiced"},
                          (char[]){"--role"},
@@ -175,7 +187,7 @@ _Noreturn static void execute(const struct child *c, int fd, char *index, char *
                          NULL};
 
     if (fcntl(fd, F_SETFD, 0) == 0) {
-        (void)execv("/proc/self/exe", arguments); /* returns only when it fails */
+        (void)execve("/proc/self/exe", arguments, environment); /* returns only on a failure */
     }
     _exit(EX_OSERR);
 }
@@ -193,9 +205,31 @@ static void tell_conf(struct child *c)
     mem_free(files);
 }
 
+/* Sends the permanent secret. Without it auth makes one that lasts as long as the process. */
+static void give_auth_key(struct child *c)
+{
+    uint8_t key[WIRE_AUTH_KEY_SIZE];
+    struct buf error;
+
+    if (c->role != ROLE_AUTH) {
+        return;
+    }
+    buf_init(&error, WIRE_TEXT_MAX);
+    if (auth_key_get(c->parent->bundle.conf, key, &error)) {
+        const struct wire_auth_key m = {.bytes = slice_of((const char *)key, sizeof key)};
+
+        wire_put_auth_key(c->channel, &m);
+    } else {
+        log_warning("%s", buf_cstr(&error));
+    }
+    explicit_bzero(key, sizeof key);
+    buf_fini(&error);
+}
+
 static bool spawn(struct child *c)
 {
     struct parent *p = c->parent;
+    char **environment = child_environment(c->role);
     char index[16], channel[16];
     int fds[2];
 
@@ -205,13 +239,14 @@ static bool spawn(struct child *c)
     log_flush();
     c->pid = fork();
     if (c->pid == 0) {
-        execute(c, fds[1], index, channel);
+        execute(c, fds[1], index, channel, environment);
     }
-    (void)close(fds[1]); /* the child has it */
+    mem_free(environment);
+    (void)close(fds[1]); /* the child's end */
     if (c->pid < 0) {
         log_error("cannot start %s: fork: %s", wire_role_name(c->role), strerror(errno));
         c->pid = 0;
-        (void)close(fds[0]); /* there is no process at the other end */
+        (void)close(fds[0]); /* no process at the other end */
         return false;
     }
     c->start_sent = c->started = c->stop_sent = false;
@@ -219,6 +254,7 @@ static bool spawn(struct child *c)
     c->starts++;
     c->channel = channel_new(p->base, fds[0], on_child, c);
     tell_conf(c);
+    give_auth_key(c);
     if (clock_offset() > 0) {
         wire_put_number(c->channel, WIRE_CLOCK, (uint64_t)clock_offset());
     }
@@ -244,7 +280,7 @@ static void give_listeners(struct parent *p, struct child *c, bool only_fresh)
     }
 }
 
-/* One that has not begun gets all of them when it does. */
+/* Sends new listeners; a process that has not begun gets all of them later. */
 static void give_new_listeners(struct parent *p, struct child *c)
 {
     if (c->start_sent) {
@@ -255,14 +291,15 @@ static void give_new_listeners(struct parent *p, struct child *c)
 static void give_log_sink(struct child *c, enum log_sink_id id, const char *what, int fd)
 {
     if (fd < 0) {
-        log_warning("%s: %s", what, strerror(-fd)); /* the old one stays in use */
+        log_warning("%s: %s", what, strerror(-fd)); /* the previous one stays */
         return;
     }
     frame_put_u64(channel_begin(c->channel, WIRE_LOG_SINK), id);
     channel_end(c->channel, fd);
 }
 
-/* What only the queue writes, and cannot open: at its start, and after a rotation. */
+/* Sends queue the files that only queue writes and can't open: at its start, and after a
+ * rotation. */
 static void give_log_sinks(const struct parent *p, struct child *c)
 {
     const struct conf *conf = p->bundle.conf;
@@ -282,7 +319,7 @@ static void give_log_sinks(const struct parent *p, struct child *c)
     }
 }
 
-/* Files may have been renamed. */
+/* Opens the sinks again, because files may have been renamed. */
 static void reopen_sinks(struct parent *p)
 {
     for (size_t i = 0; i < p->child_count; i++) {
@@ -310,7 +347,7 @@ static void connect_children(const struct parent *p, struct child *a, struct chi
     introduce(p, b, a, fds[1]);
 }
 
-/* Control answers none of those that strangers talk to. */
+/* Does the process talk to the network? Then control does not answer its connections. */
 static bool is_exposed(const struct child *c)
 {
     return c->pid != 0 && c->ops->is_exposed;
@@ -339,7 +376,8 @@ static void give_start(struct parent *p, struct child *c)
     }
 }
 
-/* Let processes begin: at the start of all, those of one role when all of the role before have. */
+/* Sends WIRE_START: at the start of the daemon, to the processes of a role when all of the previous
+ * role have begun. */
 static void let_begin(struct parent *p)
 {
     bool waiting = false;
@@ -386,7 +424,7 @@ static void start_again(struct child *c)
 static void kill_child(const struct child *c)
 {
     if (c->pid != 0) {
-        (void)kill(c->pid, SIGKILL); /* our own child, not yet waited for */
+        (void)kill(c->pid, SIGKILL); /* our child, not reaped yet */
     }
 }
 
@@ -423,8 +461,8 @@ static void add_children(struct parent *p, const struct role_ops *ops)
     }
 }
 
-/* After a reload: roles of which no process was wanted before. The number of others changes with
- * the next start. */
+/* Adds roles that had no process before a reload. The number of other processes changes at the next
+ * start. */
 static void add_new_roles(struct parent *p)
 {
     size_t before = p->child_count;
@@ -457,9 +495,9 @@ static bool start_all(struct parent *p)
     return true;
 }
 
-/* ---- what children say ---------------------------------------------------------------------- */
+/* ---- frames of children --------------------------------------------------------------------- */
 
-/* The last to hear of it is the process that has asked: then the others have been told. */
+/* Sets the clock. The process that requested it gets the frame last, after all others. */
 static void set_clock(struct parent *p, uint64_t offset, struct child *asked)
 {
     if (!p->bundle.conf->debug_clock || offset > INT64_MAX || (int64_t)offset < clock_offset()) {
@@ -489,7 +527,7 @@ static bool service_frame(const struct parent *p, struct child *control, struct 
     return extension != NULL && extension->heard(p->bundle.conf, &m, control->channel);
 }
 
-/* Connect to a Unix socket, which never takes time: 0 and *ret_fd, or negative errno. */
+/* Connects to a Unix socket, which does not wait. Returns 0 and *ret_fd, or negative errno. */
 static int connect_unix(const char *path, int *ret_fd)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -505,14 +543,14 @@ static int connect_unix(const char *path, int *ret_fd)
     }
     if (connect(fd, (const struct sockaddr *)&address, sizeof address) != 0) {
         error = -errno;
-        (void)close(fd); /* nothing was said on it */
+        (void)close(fd); /* unused */
         return error;
     }
     *ret_fd = fd;
     return 0;
 }
 
-/* To Dovecot, for the process that judges logins. */
+/* Connects to Dovecot for the auth process. */
 static bool connect_auth(const struct parent *p, const struct child *c)
 {
     const char *path = p->bundle.conf->auth_dovecot;
@@ -530,8 +568,8 @@ static bool connect_auth(const struct parent *p, const struct child *c)
     return true;
 }
 
-/* A socket to a filter. One that asks faster than it takes the answers has to wait for its turn:
- * sockets on their way are open in this process. */
+/* Connects to a filter. Refuses a process with too many unread answers, because their sockets are
+ * open in this process. */
 static bool connect_frame(struct child *c, struct slice body)
 {
     struct wire_connected answer = {.addresses = 0};
@@ -555,7 +593,7 @@ static bool connect_frame(struct child *c, struct slice body)
     return true;
 }
 
-/* What monitoring asks for, of all processes. */
+/* Sends the use of resources of all processes, for monitoring. */
 static void tell_processes(const struct parent *p, struct child *control, uint64_t token)
 {
     struct buf text;
@@ -577,14 +615,14 @@ static void tell_processes(const struct parent *p, struct child *control, uint64
     buf_fini(&text);
 }
 
-/* False for what this child must not say. */
+/* Handles a frame of a child. Returns false if this child must not send it. */
 static bool child_frame(struct child *c, const struct frame *frame)
 {
     struct parent *p = c->parent;
     uint64_t number;
 
     if (frame->fd >= 0) {
-        (void)close(frame->fd); /* no child that works rightly sends one */
+        (void)close(frame->fd); /* no correct child sends one */
         return false;
     }
     switch (frame->type) {
@@ -618,7 +656,7 @@ static bool child_frame(struct child *c, const struct frame *frame)
         if ((c->role != ROLE_CONTROL && c->role != ROLE_QUEUE) || !wire_get_empty(frame->body)) {
             return false;
         }
-        begin_stop(p, c->role == ROLE_QUEUE ? "as all that can be done is done" : "on request");
+        begin_stop(p, c->role == ROLE_QUEUE ? "on request of its queue process" : "on request");
         return true;
     case WIRE_SET_CLOCK:
         if (c->role != ROLE_CONTROL || !wire_get_number(frame->body, &number)) {
@@ -709,7 +747,7 @@ static void child_ended(struct child *c, int status)
     }
     c->pid = 0;
     if (c->channel != NULL) {
-        on_child(c, c->channel); /* its last words; may close the channel */
+        on_child(c, c->channel); /* its last frames; may close the channel */
     }
     close_channel(c);
     CHECK(event_del(c->timer) == 0);
@@ -721,9 +759,11 @@ static void child_ended(struct child *c, int status)
         begin_stop(p, "at once");
         return;
     case RUNNING:
-        if (c->role == ROLE_QUEUE && WIFEXITED(status) && WEXITSTATUS(status) == EX_CONFIG) {
-            p->exit_status = EX_CONFIG;
-            begin_stop(p, "as its queue is not to be used by it");
+        if (c->role == ROLE_QUEUE && WIFEXITED(status) &&
+            (WEXITSTATUS(status) == EX_CONFIG || WEXITSTATUS(status) == EX_DATAERR)) {
+            p->exit_status = WEXITSTATUS(status);
+            begin_stop(p, p->exit_status == EX_CONFIG ? "as its queue is not to be used by it"
+                                                      : "as its spool is damaged");
             begin_stop(p, "at once");
             return;
         }
@@ -760,7 +800,7 @@ static void send_stop(struct parent *p, enum role_kind kind)
 
         if (c->ops->kind == kind && c->channel != NULL && !c->stop_sent) {
             if (!c->start_sent) {
-                give_start(p, c); /* it hears nothing before */
+                give_start(p, c); /* it reads no frames before */
             }
             wire_put_number(c->channel, WIRE_STOP, p->stop_how);
             c->stop_sent = true;
@@ -812,7 +852,7 @@ static void enter_rest(struct parent *p)
     arm(p->stop_timer, STOP_GRACE_US);
 }
 
-/* Go on with the stop as far as processes have ended. */
+/* Continues the stop as far as processes have ended. */
 static void stop_progress(struct parent *p)
 {
     if (p->phase == STOP_RECEIVE && !any_runs(p, ROLE_TAKES_MAIL)) {
@@ -833,7 +873,7 @@ static void on_stop_timer(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
-    reap(p); /* what has ended while this process stood still is not late */
+    reap(p); /* a process that ended while this one stood still is not late */
     if (p->phase != phase) {
         return;
     }
@@ -849,14 +889,14 @@ static void on_stop_timer(evutil_socket_t fd, short what, void *arg)
         break;
     case STOP_REST:
         kill_all(p);
-        arm(p->stop_timer, STOP_GRACE_US); /* a process may sleep in the kernel for a while */
+        arm(p->stop_timer, STOP_GRACE_US); /* a process may sleep in the kernel */
         break;
     }
     stop_progress(p);
 }
 
-/* Kill it and wait for its end. A child that has not left root's rights yet can't be killed by a
- * parent that has: so try again. One that stays ends when it reads the end of its channel. */
+/* Kills a child and waits for its end. A parent that has left root's rights can't kill a child that
+ * has not yet, so it tries several times. A child that survives ends when its channel closes. */
 static void kill_and_wait(struct child *c)
 {
     static const struct timespec pause = {.tv_nsec = END_TRY_NS};
@@ -886,7 +926,7 @@ void parent_end_now(struct parent *p, int status)
     p->done = true;
 }
 
-/* Tell the service manager, when there is one that wants to know (sd_notify(3)). */
+/* Sends a state to the service manager, if there is one (sd_notify(3)). */
 static void notify_manager(const char *state)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -907,13 +947,13 @@ static void notify_manager(const char *state)
         log_warning("NOTIFY_SOCKET: %s: %s", path, strerror(errno));
     }
     if (fd >= 0) {
-        (void)close(fd); /* the datagram is on its way, or was refused */
+        (void)close(fd); /* the datagram was sent or refused */
     }
 }
 
-/* The first call stops in good order, the second at once. */
-/* The queue process may wait for other machines before it takes a frame; it looks whether we are
- * there. */
+/* Stops in good order at the first call, at once at the second. */
+/* Closes the channel of a starting queue process: it may wait for other machines before it reads a
+ * frame, but checks whether the parent exists. */
 static void leave_starting_queue(struct parent *p)
 {
     for (size_t i = 0; i < p->child_count; i++) {
@@ -952,8 +992,8 @@ static void begin_stop(struct parent *p, const char *why)
 
 /* ---- configuration -------------------------------------------------------------------------- */
 
-/* Where the severity stands in a line about the configuration ("FILE:1:2: error: TEXT", "error:
- * TEXT"), or line.len when there is none. */
+/* Returns the position of the severity in a line about the configuration ("FILE:1:2: error: TEXT",
+ * "error: TEXT"), or line.len if there is none. */
 static size_t find_severity(struct slice line, struct slice severity)
 {
     size_t at = 0;
@@ -964,7 +1004,7 @@ static size_t find_severity(struct slice line, struct slice severity)
     return at < line.len ? at : line.len;
 }
 
-/* In the log the severity comes first. A line that has none of its own is of `level`. */
+/* Logs lines with the severity first. A line without one gets `level`. */
 static void log_lines(enum log_level level, struct slice text)
 {
     static const struct {
@@ -994,8 +1034,8 @@ static void log_lines(enum log_level level, struct slice text)
     }
 }
 
-/* What the running processes hold on to. To change one of these needs a restart, and a reload that
- * would say otherwise is refused as a whole: half of it would be worse. */
+/* Checks the parameters that running processes can't change. They need a restart, so a reload with
+ * another value is refused as a whole, which is better than half a reload. */
 static bool may_reload(const struct conf *old, const struct conf *new, struct buf *text)
 {
     const struct {
@@ -1024,38 +1064,15 @@ static bool same_sinks(const struct conf *old, const struct conf *new)
            old->scheduler_syslog == new->scheduler_syslog;
 }
 
-/* These are taken at the next start; meanwhile all else can be reloaded. */
+/* Warns of parameters that change at the next start; all others are reloaded. */
 static void warn_of_delayed(const struct conf *old, const struct conf *new, struct buf *text)
 {
-    const struct {
-        const char *name;
-        bool differs;
-    } delayed[] = {
-        {"mail_owner", strcmp(old->mail_owner, new->mail_owner) != 0},
-        {"receive_user", strcmp(old->receive_user, new->receive_user) != 0},
-        {"deliver_user", strcmp(old->deliver_user, new->deliver_user) != 0},
-        {"chroot_directory", strcmp(old->chroot_directory, new->chroot_directory) != 0},
-        {"receive_processes", old->receive_processes != new->receive_processes},
-        {"deliver_processes", old->deliver_processes != new->deliver_processes},
-        {"log", strcmp(old->log, new->log) != 0},
-        {"syslog_name", strcmp(old->syslog_name, new->syslog_name) != 0},
-        {"statistics_log", strcmp(old->statistics_log, new->statistics_log) != 0},
-        {"events_file", strcmp(old->events_file, new->events_file) != 0},
-        {"scheduler_syslog", old->scheduler_syslog != new->scheduler_syslog},
-        {"cluster_node", strcmp(old->cluster_node, new->cluster_node) != 0},
-        {"cluster_standby", old->cluster_standby != new->cluster_standby},
-        {"next hops unix:PATH, of which there were none",
-         !route_has_unix_nexthops(old) && route_has_unix_nexthops(new)},
-    };
-
     struct buf names;
     struct slice rest;
 
     buf_init(&names, DELAYED_NAMES_MAX);
-    for (size_t i = 0; i < COUNT(delayed); i++) {
-        if (delayed[i].differs) {
-            (void)buf_addf(&names, "%s\n", delayed[i].name); /* there is room for all */
-        }
+    if (!route_has_unix_nexthops(old) && route_has_unix_nexthops(new)) {
+        (void)buf_add_string(&names, "next hops unix:PATH, of which there were none\n"); /* fits */
     }
     conf_put_delayed(old, new, &names);
     rest = buf_slice(&names);
@@ -1084,7 +1101,7 @@ static bool read_configuration(const struct parent *p, struct bundle *ret_bundle
                                  : bundle_load(p->plan->path, ret_bundle, text);
 }
 
-/* Exchange the configuration for the one in the file. `text` gets what was found. */
+/* Replaces the configuration by that of the file. Appends errors and warnings to `text`. */
 static bool try_reload(struct parent *p, struct buf *text)
 {
     struct bundle new = {0}, old = p->bundle;
@@ -1116,7 +1133,7 @@ static bool try_reload(struct parent *p, struct buf *text)
     return true;
 }
 
-/* `asked_by` may be NULL. */
+/* Reloads the configuration. `asked_by` may be NULL. */
 static void reload(struct parent *p, struct child *asked_by, uint64_t token)
 {
     struct wire_reloaded answer = {.token = token};
@@ -1168,7 +1185,7 @@ void parent_reopen_log(struct parent *p)
     }
 }
 
-/* Try again what could not be opened; control has the rest. */
+/* Tries again to open optional sockets; control already has the others. */
 static void on_listen_timer(evutil_socket_t fd, short what, void *arg)
 {
     struct parent *p = arg;
@@ -1184,7 +1201,7 @@ static void on_listen_timer(evutil_socket_t fd, short what, void *arg)
             }
         }
     }
-    buf_fini(&text); /* was logged the first time */
+    buf_fini(&text); /* logged at the first failure */
     await_listeners(p);
 }
 
@@ -1261,7 +1278,7 @@ void parent_stop_slowly(struct parent *p)
     begin_stop(p, "on SIGQUIT, when what runs has ended");
 }
 
-/* Of all programs. */
+/* Signals of all programs. */
 static const struct parent_signal own_signals[] = {
     {SIGTERM, stop_on_sigterm}, {SIGINT, stop_on_sigint}, {SIGCHLD, reap}, {0, NULL}};
 
@@ -1280,7 +1297,7 @@ static void on_signal(evutil_socket_t number, short what, void *arg)
     }
 }
 
-/* A recipient whose mail arrives here, for the example. */
+/* Returns a domain whose mail is delivered here, for the example. */
 static const char *local_domain(const struct conf *conf)
 {
     for (size_t i = 0; i < conf->local_domains.count; i++) {
@@ -1292,7 +1309,7 @@ static const char *local_domain(const struct conf *conf)
     return conf->myhostname;
 }
 
-/* The sendmail that was built or installed together with this program. */
+/* Prints an example with the sendmail that was built or installed with this program. */
 static void print_first_mail(const struct parent *p)
 {
     char self[PATH_MAX];
@@ -1305,7 +1322,7 @@ static void print_first_mail(const struct parent *p)
            p->plan->path == NULL ? "" : " ", local_domain(p->bundle.conf));
 }
 
-/* Up and running: for the log, the service manager, and a user at the terminal. */
+/* Reports that the daemon runs: to the log, the service manager, and a user at the terminal. */
 static void announce(const struct parent *p)
 {
     const struct conf *conf = p->bundle.conf;
@@ -1315,7 +1332,7 @@ static void announce(const struct parent *p)
              p->plan->path == NULL ? "built in" : p->plan->path);
     notify_manager("READY=1");
     if (p->plan->ready_fd >= 0) {
-        (void)!write(p->plan->ready_fd, "", 1); /* who does not wait misses nothing */
+        (void)!write(p->plan->ready_fd, "", 1); /* the reader may be gone */
         (void)close(p->plan->ready_fd);
     }
     if (p->plan->is_quiet) {
@@ -1342,7 +1359,7 @@ static void on_log_timer(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd;
     (void)what;
-    (void)arg; /* waking up is all: each turn ends with log_flush */
+    (void)arg; /* each turn ends with log_flush */
 }
 
 static void rotate_events(struct parent *p)
@@ -1356,6 +1373,27 @@ static void rotate_events(struct parent *p)
     }
 }
 
+/* Sends changed files of name servers, as on a laptop or with a VPN. The files are read, not
+ * watched, because resolv.conf is often a link to a directory that can vanish. */
+static void renew_names(struct parent *p)
+{
+    struct buf text;
+
+    buf_init(&text, ERRORS_MAX);
+    if (p->phase == RUNNING && bundle_read_names(&p->bundle, &text)) {
+        log_lines(LOG_LEVEL_WARNING, buf_slice(&text));
+        log_info(DNS_RESOLV_CONF_PATH " or " DNS_HOSTS_PATH " has changed");
+        for (size_t i = 0; i < p->child_count; i++) {
+            struct child *c = &p->children[i];
+
+            if (c->channel != NULL && c->role == ROLE_RESOLVE) {
+                tell_conf(c);
+            }
+        }
+    }
+    buf_fini(&text);
+}
+
 static void on_look_timer(evutil_socket_t fd, short what, void *arg)
 {
     struct parent *p = arg;
@@ -1366,7 +1404,8 @@ static void on_look_timer(evutil_socket_t fd, short what, void *arg)
         parent_reopen_log(p);
     }
     rotate_events(p);
-    arm(p->look_timer, LOG_LOOK_US);
+    renew_names(p);
+    arm(p->look_timer, LOOK_US);
 }
 
 static void add_signals(struct parent *p)
@@ -1404,7 +1443,7 @@ static void end_turn(struct parent *p)
 
 static void run(struct parent *p)
 {
-    end_turn(p); /* the first frames of the children */
+    end_turn(p); /* sends the first frames of the children */
     while (!p->done) {
         clock_forget();
         CHECK(event_base_loop(p->base, EVLOOP_ONCE) >= 0);
@@ -1412,7 +1451,8 @@ static void run(struct parent *p)
     }
 }
 
-/* Later a failure costs lines, which the log tells of; now an operator may be looking. */
+/* Can the file be opened? A later failure loses lines, with a log line; now an operator may be
+ * present. */
 static bool sink_opens(const char *parameter, const char *path, struct buf *text)
 {
     int fd = path[0] == '\0' ? -1 : log_sink_open_file(path);
@@ -1427,10 +1467,14 @@ static bool sink_opens(const char *parameter, const char *path, struct buf *text
     return true;
 }
 
-/* The text that stands for a file is put there: `sluice -c` reads it. Nothing of ours does. */
+/* Writes the text that replaces a file to that file, for `sluice -c`; this program does not read
+ * it. The directory's owner gets the file, as `postfix check` requires. */
 static void publish_configuration(const struct parent *p)
 {
+    const char *owner = p->bundle.conf->mail_owner;
+    struct confine_user user = {.uid = geteuid(), .gid = getegid()};
     char temporary[PATH_MAX];
+    struct buf unused;
     int fd, len;
 
     if (p->plan->text.len == 0) {
@@ -1438,22 +1482,27 @@ static void publish_configuration(const struct parent *p)
     }
     len = snprintf(temporary, sizeof temporary, "%s.new", p->plan->path);
     if (len < 0 || (size_t)len >= sizeof temporary) {
-        return; /* the state directory beside it has a path that is no shorter, and was made */
+        return; /* not possible: the longer path of the state directory fitted */
     }
-    (void)unlink(temporary); /* of a daemon that was killed here; open tells the rest */
+    buf_init(&unused, 4096);
+    if (user.uid == 0 && owner[0] != '\0') {
+        (void)confine_find_user(owner, &user, &unused); /* found before for the directory */
+    }
+    buf_fini(&unused);
+    (void)unlink(temporary); /* left by a daemon that was killed; open reports errors */
     fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0644);
-    if (fd < 0 || fchmod(fd, 0644) != 0 ||
+    if (fd < 0 || fchmod(fd, 0644) != 0 || fchown(fd, user.uid, user.gid) != 0 ||
         write(fd, p->plan->text.ptr, p->plan->text.len) != (ssize_t)p->plan->text.len ||
         rename(temporary, p->plan->path) != 0) {
         log_warning("%s: %s", p->plan->path, strerror(errno));
     }
     if (fd >= 0) {
-        (void)close(fd); /* only read by people, who see what is missing */
+        (void)close(fd); /* only people read it */
     }
 }
 
-/* Open the sockets. The child processes of a daemon that was killed have them until they find that
- * out, which takes a moment. */
+/* Opens the sockets. Child processes of a killed daemon keep them for a moment, until they notice
+ * its end. */
 static bool open_listeners(struct parent *p, long killed, struct buf *text)
 {
     const struct timespec pause = {.tv_nsec = PREDECESSOR_LOOK_US * 1000};
@@ -1476,7 +1525,7 @@ static bool open_listeners(struct parent *p, long killed, struct buf *text)
             told = true;
         }
         buf_clear(text);
-        (void)nanosleep(&pause, NULL); /* when it ends early we look earlier */
+        (void)nanosleep(&pause, NULL); /* a short pause is fine */
     }
 }
 
@@ -1485,7 +1534,7 @@ static const char *program_of(const struct parent_plan *plan)
     return plan->program != NULL ? plan->program : "master";
 }
 
-/* Everything that can fail for a reason worth telling, before the first process exists. */
+/* Takes all steps that can fail before the first process starts. */
 static int prepare(struct parent *p, struct buf *text)
 {
     long killed = 0;
@@ -1499,7 +1548,7 @@ static int prepare(struct parent *p, struct buf *text)
     }
     log_lines(LOG_LEVEL_WARNING, buf_slice(text));
     buf_clear(text);
-    /* Better now than as a process that cannot start, or as one that can't be started again. */
+    /* Find faults now rather than at the start or restart of a process. */
     status = preflight(p->bundle.conf, &p->outgoing, text);
     if (status != EX_OK) {
         return status;
@@ -1555,14 +1604,14 @@ int parent_main(const struct parent_plan *plan)
     struct buf text;
     int status;
 
-    confine_cores(); /* it has read keys and passwords */
+    confine_cores(); /* it reads keys and passwords */
     hash_seed(entropy_u64(), entropy_u64());
     p->plan = plan;
     p->lock = -1;
     TAILQ_INIT(&p->listeners);
     p->base = event_base_new();
     CHECK(p->base != NULL);
-    (void)umask(077); /* never fails; the queue and its files are for its owner alone */
+    (void)umask(077); /* new files only for their owner */
     buf_init(&text, ERRORS_MAX);
     (void)log_open("stderr", "", "postfix", program_of(plan), &text); /* cannot fail */
     add_signals(p);
@@ -1577,7 +1626,7 @@ int parent_main(const struct parent_plan *plan)
     }
     buf_fini(&text);
     if (status == EX_OK) {
-        arm(p->look_timer, LOG_LOOK_US);
+        arm(p->look_timer, LOOK_US);
         if (plan->begun != NULL) {
             plan->begun(p);
         }

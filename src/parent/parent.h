@@ -5,21 +5,21 @@
  *                                     receive, pickup have ended, or half the time is over |
  *                                  STOP_WORK (queue, deliver, local finish what they do) <+
  *                                             the queue has ended, or the time is over |
- *                                  STOP_REST (all; after STOP_GRACE they are killed) <--+
+ *                                 STOP_REST (all; after STOP_GRACE they are killed) <--+
  *
  * Processes begin in the order queue, deliver, local, control, auth, receive, pickup: mail is
- * accepted when everything behind is there. One that ends by itself is started again, at once the
- * first time, and after a pause that doubles from 1 s to service_throttle_time while it keeps
- * ending soon. During STARTING such an end stops everything instead, so that a wrong set-up is
- * noticed.
+ * accepted when all other processes run. A process that ends by itself is restarted. The first
+ * restart is immediate; while the process keeps ending soon, later ones wait for a pause that
+ * doubles from 1 s to service_throttle_time. During STARTING such an end stops the daemon instead,
+ * so that a wrong set-up is noticed.
  *
- * Signals: SIGTERM and SIGINT stop (a second one hastens); what others do is said by the program.
- * A reload with errors changes nothing; see parent.c for what only a restart changes.
+ * Signals: SIGTERM and SIGINT stop the daemon (a second one shortens the wait); the program defines
+ * others. A reload with errors changes nothing; parent.c lists the changes that need a restart.
  *
  * Optional sockets of extensions (extension.h) that can't be opened are tried again every few
- * seconds; all others must be there at the start.
+ * seconds; all other sockets must open at the start.
  *
- * The parent reads nothing that comes from the network or from users.
+ * The parent reads no data from the network or from users.
  */
 #ifndef PARENT_PARENT_H
 #define PARENT_PARENT_H
@@ -33,48 +33,50 @@
 struct event_base;
 struct parent;
 
-/* What a signal does. */
+/* Action of a signal. */
 struct parent_signal {
     int number;
     void (*act)(struct parent *p);
 };
 
-/* What the program that calls has made of its command line. */
+/* Options that the calling program has taken from its command line. */
 struct parent_plan {
-    const struct role_ops *const *roles; /* NULL ends them; in the order in which they begin */
-    const char *path;                    /* of the configuration file; NULL: the built-in one */
-    struct slice text;    /* what stands for that file's content, and is written there for programs
-                           * that look at the daemon; empty: what is in it. Borrowed */
-    struct bundle *first; /* what was read of it just now; taken. NULL: read it */
+    /* roles in the order in which they begin; NULL ends them */
+    const struct role_ops *const *roles;
+    const char *path; /* path of the configuration file; NULL: built-in configuration */
+    /* text in place of that file's content; also written to that file, for programs that look at
+     * the daemon. Empty: read the file. Borrowed */
+    struct slice text;
+    struct bundle *first; /* configuration that was just read; taken. NULL: read it */
     const struct parent_signal
-        *signals;        /* beside SIGTERM, SIGINT and SIGCHLD; number 0 ends them */
-    bool is_quiet;       /* nothing on standard output */
-    const char *program; /* in its log tags; NULL: "master" */
-    /* All processes were started, with the privileges that the parent has; NULL: nothing more. */
+        *signals;        /* in addition to SIGTERM, SIGINT and SIGCHLD; number 0 ends them */
+    bool is_quiet;       /* print nothing to standard output */
+    const char *program; /* name in its log tags; NULL: "master" */
+    /* Runs when all processes were started, with the parent's privileges. May be NULL. */
     void (*begun)(struct parent *p);
-    void (*ended)(int status); /* after it has run, with its exit status; NULL: nothing */
-    int ready_fd;              /* gets a byte when the daemon works, and is closed; -1: none */
+    void (*ended)(int status); /* runs at the end, with the exit status; may be NULL */
+    int ready_fd;              /* gets a byte when the daemon works, then is closed; -1: none */
 };
 
-/* Actions of signals. */
+/* Reloads the configuration, or opens the log again; actions of signals. */
 void parent_reload(struct parent *p);
 void parent_reopen_log(struct parent *p);
-/* Stop when what runs has ended, however long that takes. */
+/* Stops the daemon when all active work has ended, however long that takes. */
 void parent_stop_slowly(struct parent *p);
-/* End at once with this status, and all processes before: what they do is lost, as if they were
- * killed. */
+/* Ends all processes and then the parent at once with this status; active work is lost, as after a
+ * kill. */
 void parent_end_now(struct parent *p, int status);
-/* The queue looks at its spool now. */
+/* Makes the queue process check its spool now. */
 void parent_look_for_work(struct parent *p);
 
-/* For actions of the program's own. */
+/* Returns the current configuration and event loop, for actions of the program. */
 const struct conf *parent_conf(const struct parent *p);
 struct event_base *parent_base(const struct parent *p);
-/* Say something to a service of the control process; `fd` (-1: none) is taken. False: it does not
- * run at present. */
+/* Sends a message to a service of the control process; takes `fd` (-1: none). Returns false if the
+ * control process does not run. */
 bool parent_tell_service(struct parent *p, const struct wire_service *m, int fd);
 
-/* Run the daemon until it is stopped. The exit status, as in sysexits.h. */
+/* Runs the daemon until it is stopped. Returns the exit status, as in sysexits.h. */
 int parent_main(const struct parent_plan *plan);
 
 #endif

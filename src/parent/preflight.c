@@ -22,16 +22,18 @@ static void complain(const struct conf *conf, struct buf *out, const char *param
     (void)buf_addf(out, "error: %s: %s\n", parameter, why); /* sticky */
 }
 
-/* Do the users exist that the processes are to have, and the group of the control socket? */
+/* Do the users of the processes and the group of the control socket exist? */
 static bool check_users(const struct conf *conf, struct buf *out)
 {
     const struct {
         const char *parameter, *user;
+        bool on_network;
     } named[] = {
-        {"mail_owner", conf->mail_owner},
-        {"receive_user", conf->receive_user},
-        {"deliver_user", conf->deliver_user},
+        {"mail_owner", conf_mail_owner(conf), conf_spool_is_remote(conf)},
+        {"receive_user", conf_receive_user(conf), true},
+        {"deliver_user", conf_deliver_user(conf), true},
     };
+    bool root = geteuid() == 0;
     struct confine_user user;
     struct buf why;
     bool ok = true;
@@ -41,6 +43,10 @@ static bool check_users(const struct conf *conf, struct buf *out)
         buf_clear(&why);
         if (named[i].user[0] != '\0' && !confine_find_user(named[i].user, &user, &why)) {
             complain(conf, out, named[i].parameter, buf_cstr(&why));
+            ok = false;
+        } else if (root && named[i].on_network && user.uid == 0) {
+            complain(conf, out, named[i].parameter,
+                     "expected another user than root, for processes that talk to the network");
             ok = false;
         }
     }
@@ -56,7 +62,7 @@ static bool check_users(const struct conf *conf, struct buf *out)
 
 /* ---- directories and files ------------------------------------------------------------------ */
 
-/* Cut the last name off; false when none is left. */
+/* Removes the last name. Returns false if none is left. */
 static bool go_up(char *path)
 {
     char *slash = strrchr(path, '/');
@@ -68,7 +74,7 @@ static bool go_up(char *path)
     return true;
 }
 
-/* Is there such a directory, or could it be made? 0 or what keeps it from being one. */
+/* Returns 0 if the directory exists or can be made, or the error that prevents that. */
 static int directory_error(const char *path)
 {
     char part[PATH_MAX];
@@ -91,7 +97,7 @@ static int directory_error(const char *path)
     return is_there || faccessat(AT_FDCWD, part, W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno;
 }
 
-/* May it be written or made, if it is no directory? */
+/* Returns 0 if the file can be written or made, or the error that prevents that. */
 static int file_error(const char *path)
 {
     char parent[PATH_MAX];
@@ -137,7 +143,7 @@ static bool check_paths(const struct conf *conf, struct buf *out)
 
     buf_init(&why, WHY_MAX);
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
-        /* What is wrong with the state directory is said once. */
+        /* Report an error of the state directory only once. */
         bool is_below = !ok && i > 0 && paths[0].path[0] != '\0' &&
                         strncmp(paths[i].path, paths[0].path, strlen(paths[0].path)) == 0;
         int error = paths[i].path[0] == '\0' || is_below ? 0

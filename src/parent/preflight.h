@@ -1,8 +1,8 @@
 /*
- * What a start would find wrong with a configuration's place in the world: users, groups,
- * directories, files, addresses. The start and a reload ask the same before they change anything,
- * so `config check` can't know less than they do; what only doing it can show (a port that is in
- * use, a full disk) is left to them.
+ * Checks a configuration against the system before a start: users, groups, directories, files,
+ * addresses. The start and a reload make the same checks before they change anything, so `config
+ * check` finds as much as they do. Only the start itself can find other faults, such as a port in
+ * use or a full disk.
  */
 #ifndef PARENT_PREFLIGHT_H
 #define PARENT_PREFLIGHT_H
@@ -13,10 +13,11 @@
 #include "conf.h"
 #include "outgoing.h"
 
-/* Do users and groups exist, can directories and files be there, do names lead to addresses, and
- * those to be listened on to addresses of this machine? EX_OK, or the exit status (sysexits.h) for
- * the first that is wrong: each gets a line "PLACE: error: NAME: ..." in *out. *ret_outgoing (may
- * be NULL), with EX_OK: the addresses of filters and other peers, for the caller to free. */
+/* Checks that users and groups exist, directories and files are possible, names have addresses, and
+ * addresses of listeners belong to this machine. Returns EX_OK, or the exit status (sysexits.h) of
+ * the first fault; each fault is a line "PLACE: error: NAME: ..." in *out. With EX_OK,
+ * *ret_outgoing (may be NULL) gets the addresses of filters and other peers; the caller frees
+ * it. */
 int preflight(const struct conf *conf, struct outgoing **ret_outgoing, struct buf *out);
 
 #endif

@@ -27,8 +27,8 @@ void process_use_read(pid_t pid, struct process_use *use)
         return;
     }
     text[len] = '\0';
-    rest = strrchr(text, ')'); /* its name may hold anything */
-    /* Behind it fields 3 and following of proc(5): utime is 14, stime 15, rss 24. */
+    rest = strrchr(text, ')'); /* the name may contain any byte */
+    /* Fields of proc(5) follow, from 3 on: utime is 14, stime 15, rss 24. */
     if (rest != NULL && sscanf(rest + 1,
                                " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %*d %*d %*d "
                                "%*d %*d %*d %*u %*u %ld",

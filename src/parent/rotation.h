@@ -1,13 +1,13 @@
-/* Files of lines that grow: FILE becomes FILE.1, that FILE.2, and so on. */
+/* Rotation of files of lines: FILE becomes FILE.1, FILE.1 becomes FILE.2, and so on. */
 #ifndef PARENT_ROTATION_H
 #define PARENT_ROTATION_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Has the file more than `size` bytes? Then rename it and the `count` files of before, of which the
- * oldest goes, and true: its writers are to open a new one. What fails is logged, and the file
- * stays where it is. */
+/* Has the file more than `size` bytes, and was it renamed? Then its writers must open a new one.
+ * The `count` previous files are renamed too, and the oldest is removed. A failure is logged, and
+ * the file stays. */
 bool rotation_due(const char *path, uint64_t size, unsigned count);
 
 #endif

@@ -24,8 +24,9 @@ static const struct parent_signal signals[] = {
 /* In the order in which they begin. Pickup is the last: whatever a file in maildrop does to it, the
  * start is over. */
 static const struct role_ops *const roles[] = {
-    &queue_role, &deliver_role, &local_role,  &agents_role,  &control_role, &auth_role, &fetch_role,
-    &hook_role,  &filter_role,  &whatif_role, &receive_role, &pickup_role,  NULL};
+    &queue_role,   &resolve_role, &deliver_role, &local_role, &agents_role,
+    &control_role, &auth_role,    &fetch_role,   &hook_role,  &filter_role,
+    &whatif_role,  &receive_role, &pickup_role,  NULL};
 
 static int usage(FILE *out, int status)
 {

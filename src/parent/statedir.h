@@ -1,15 +1,18 @@
 /*
- * The state directory: made at start-up, and held by one daemon at a time.
+ * The state directory, which is made at the start and locked by one daemon at a time.
  *
  *                        started as root             as another user
  *   state_directory      mail_owner, 0711            0700
- *   its sluiced.pid      0644, locked while we run   the same
+ *   its sluiced.pid      0644, locked while we run   0644, locked while we run
  *   the spool's own      mail_owner, 0700            0700
  *   maildrop             root, 1733 (docs/maildrop.md)  0700
  *   maildrop/corrupt     root, 0700                  0700
  *   chroot_directory     root, 0755                  not used
  *
- * Directories that exist keep their owners and modes: they are the administrator's.
+ * "mail_owner" is the user of the queue process (conf_mail_owner). Existing directories keep their
+ * modes. As root, this module gives the queue process its own files, the directory of the spool's
+ * files, and an empty directory. If another directory has a wrong owner, the error names the
+ * command that corrects it. All other files stay unchanged.
  */
 #ifndef PARENT_STATEDIR_H
 #define PARENT_STATEDIR_H
@@ -20,17 +23,17 @@
 #include "conf.h"
 #include "times.h"
 
-/* Make what is missing and take the lock. The descriptor of the pid file, to be kept open for as
- * long as the daemon runs; -1 with the reason in *ret_error when something can't be made or another
- * daemon has the lock. *ret_killed is the process of a daemon that has not removed its pid file, so
- * that it was killed, and its child processes may be about to end; 0: there is none. */
+/* Makes missing directories and takes the lock. Returns the descriptor of the pid file, which must
+ * stay open while the daemon runs; -1 and the reason in *ret_error if a directory can't be made or
+ * another daemon has the lock. *ret_killed is the pid of a previous daemon that was killed, because
+ * its pid file still exists; its child processes may still run. 0: none. */
 int statedir_open(const struct conf *conf, long *ret_killed, struct buf *ret_error);
 
-/* As root: make the directories below the state directory in which maildirs are to be made by the
- * users of their transports, who may make nothing there themselves. What exists stays as it is. */
+/* Makes the directories below the state directory for maildirs, if this process is root: the users
+ * of the transports can't make them. Existing directories stay unchanged. */
 bool statedir_make_mailboxes(const struct conf *conf, struct buf *ret_error);
 
-/* Remove the pid file, close the lock. */
+/* Removes the pid file and closes the lock. */
 void statedir_close(const struct conf *conf, int lock);
 
 #endif
