@@ -8,7 +8,7 @@
 #include "mem.h"
 #include "parts.h"
 
-/* Times and the sums that are made of them stay in range. */
+/* Limit of times, so that sums of them cannot overflow. */
 #define TIME_MAX (INT64_C(1) << 61)
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -44,7 +44,7 @@ bool answer_text(const PGresult *r, int row, int column, size_t max, struct text
                ret_text);
 }
 
-/* As pg_type has them. */
+/* Numbers of types in pg_type. */
 enum { TYPE_BOOL = 16, TYPE_BYTEA = 17, TYPE_INT8 = 20, TYPE_INT2 = 21, TYPE_INT4 = 23 };
 enum { TYPE_TEXT = 25, TYPE_VARCHAR = 1043 };
 
@@ -109,7 +109,8 @@ static bool is_null(const struct answer_row *in)
     return PQgetisnull(in->r, in->row, in->column) == 1;
 }
 
-/* The message that the row is about, if that is being loaded. */
+/* Returns the message of the row if that is being loaded, or NULL. Sets the next column to the
+ * third. */
 static struct desk_message *whose(struct desk *d, struct answer_row *in, uint16_t *ret_p)
 {
     int64_t p, id;
@@ -125,7 +126,7 @@ static struct desk_message *whose(struct desk *d, struct answer_row *in, uint16_
     return msg != NULL && msg->is_loading ? msg : NULL;
 }
 
-/* Content that came with the row, if it did. */
+/* Takes the content if the row has it. */
 static void take_content(struct desk *d, struct desk_message *msg, struct answer_row *in)
 {
     struct slice bytes;
@@ -232,7 +233,7 @@ void answer_rcpt(struct answer_row *row, struct spool_rcpt *to)
     to->tls = text(row, SPOOL_TLS_MAX, "what a recipient's site has shown is impossible");
 }
 
-/* ---- messages that pass ---------------------------------------------------------------------- */
+/* ---- mail in passage ------------------------------------------------------------------------- */
 
 #define FRESH(k)                                                                                   \
     "SELECT f.p, f.id, due, arrived, created, size, flags, class_source, sender, envid, client, "  \
@@ -279,7 +280,7 @@ void answers_fresh(struct desk *d, const PGresult *r)
     each_row(d, r, take_fresh);
 }
 
-/* ---- messages that wait ---------------------------------------------------------------------- */
+/* ---- waiting mail ---------------------------------------------------------------------------- */
 
 const char answers_waiting_sql[] =
     "SELECT x.p, x.id, x.due, m.arrived, x.created, m.size, m.flags, m.class_source, x.sender, "
@@ -338,7 +339,8 @@ const char answers_rcpts_sql[] =
 
 const char answers_rcpts_types[] = "nnnnnbbttnnnbbbbb";
 
-/* $1, $2: report parts. As they are with them; of each so many. */
+/* $1, $2: partitions and ids of report parts. Numbers of recipients are those of the report
+ * part. */
 const char answers_others_sql[] =
     "SELECT u.p, u.id, r.n, notify, route_generation, address, orcpt, transport, nexthop, state, "
     "attempts, last_attempt, status, diagnostic, reply, remote, tls FROM unnest($1::smallint[], "
@@ -358,7 +360,7 @@ static void take_rcpt(struct desk *d, const PGresult *r, int row, bool is_others
 
     msg = whose(d, &in, &p);
     if (msg == NULL || msg->row != ROW_WAITING || msg->f.p != p) {
-        return; /* an orphan: `sluice cluster check` finds it */
+        return; /* orphan, which `sluice cluster check` finds */
     }
     to.n = (uint32_t)number(&in, 1, msg->f.m.rcpt_total, "a recipient's number is impossible");
     answer_rcpt(&in, &to);

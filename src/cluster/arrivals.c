@@ -20,8 +20,9 @@
 const char arrivals_insert_sql[] = INSERT("");
 const char arrivals_insert_types[] = "sb";
 
-/* In no batch of the committer's, so it is its own fence; and as it may be sent twice, what is
- * handed on is so only with the rows in which it came. $3: number, incarnation, and these rows. */
+/* Deletes arrivals outside the committer's batches, so it contains a check of the fence. As it may
+ * be sent twice, arrivals are passed on only if their rows existed. $3: node's number, incarnation,
+ * and numbers of the rows. */
 static const char delete_alone_sql[] =
     "WITH gone AS (DELETE FROM arrival WHERE node = ($3::bigint[])[1]::smallint AND seq = "
     "ANY(($3::bigint[])[3:]) AND EXISTS (SELECT FROM fence WHERE no = "
@@ -90,11 +91,11 @@ void arrivals_fini(struct arrivals *a)
     mem_free(a->seqs);
 }
 
-/* `count` numbers from `from` on, as an array. */
+/* Prints the numbers from index `from` on, as an array. */
 static void print_seqs(const struct arrivals *a, size_t from, struct buf *out)
 {
     buf_init(out, (ARRIVALS_MAX + ARRIVALS_PAGE + 1) * 24);
-    (void)buf_add_byte(out, '{'); /* these fit */
+    (void)buf_add_byte(out, '{'); /* the buffer is large enough */
     for (size_t i = from; i < a->count; i++) {
         (void)buf_addf(out, "%s%" PRId64, i > from ? "," : "", a->seqs[i]);
     }
@@ -166,13 +167,14 @@ void arrivals_answer(struct arrivals *a, const PGresult *r,
         int len;
 
         if (PQnfields(r) != 2 || !answer_number(r, row, 0, &seq) || has_seq(a, seq)) {
-            continue; /* it came twice */
+            continue; /* the row was read twice */
         }
         add_seq(a, seq);
         parts = (const unsigned char *)PQgetvalue(r, row, 1);
         len = PQgetlength(r, row, 1);
         for (int at = 0; at + ARRIVAL_SIZE <= len; at += ARRIVAL_SIZE) {
             if (get_arrived(parts + at, &one) && arrived(arg, &one)) {
+                one.counts_as = 0;
                 arrived_put(&a->handed_on, &one);
                 columns_row_open(&a->handed_on);
             }
@@ -236,7 +238,6 @@ static void forget(struct arrivals *a)
     columns_init(&a->handed_on, arrivals_insert_sql, arrivals_insert_types);
 }
 
-/* They are read again. */
 void arrivals_undone(struct arrivals *a)
 {
     forget(a);
@@ -254,7 +255,7 @@ struct committer_batch *arrivals_delete(struct arrivals *a, int no, int64_t inca
     }
     b = committer_batch_new();
     buf_init(&numbers, ((size_t)ARRIVALS_MAX + ARRIVALS_PAGE + 3) * 24);
-    (void)buf_addf(&numbers, "{%d,%" PRId64, no, incarnation); /* these fit */
+    (void)buf_addf(&numbers, "{%d,%" PRId64, no, incarnation); /* the buffer is large enough */
     for (size_t i = 0; i < a->count; i++) {
         (void)buf_addf(&numbers, ",%" PRId64, a->seqs[i]);
     }

@@ -1,19 +1,22 @@
 /*
- * Arrivals: what a node tells another of mail in the other's partitions, in rows of the table
- * arrival, in the same transaction.
+ * Arrivals: notices to another node about mail in its partitions. They are rows of the table
+ * `arrival`, inserted in the transaction that inserts the mail.
  *
- *     a batch of A inserts mail that lies in a partition of B --> a row for B: (partition, id), ..
- *     B is woken (member_link_notify), or looks now and then --> reads the rows, loads the mail
- *     the next batch of B, or a statement of its own when none comes --> deletes them
+ *     a batch of A inserts mail of a partition of B --> a row for B: (partition, id), ..
+ *     B is woken (member_link_notify), or polls --> reads the rows, loads the mail
+ *     the next batch of B, or a statement of its own if there is none --> deletes the rows
  *
- * To whom a row goes is found out by its statement: who has the lease then. Where no node has it
- * there is no row, as who takes a partition looks for all of its mail. That may also happen between
- * the statement and its commit: so who takes one looks twice. A row that has come to a node which
- * has not the partition any more is handed on to who has it.
+ * The inserting statement finds the node that has the lease of the partition. Without such a node
+ * no row is inserted, as a node that takes a partition looks for all of its mail. A partition may
+ * change hands between the statement and its commit; therefore the new node looks twice. A node
+ * that gets an arrival of a partition which has left it passes the arrival on to the current node.
+ * That node does not count the mail: it has counted all mail of the partition when it gained the
+ * partition, perhaps long ago, as arrivals for a dead node are passed on when that node starts.
  *
- * Rows are read behind a floor, the highest number that was there a minute ago, so that a look does
- * not go over dead rows; numbers do not rise in the order of commits. What a commit of over a
- * minute leaves behind is found by the sweep.
+ * Only rows above a floor are read, so that the query does not scan dead rows. The floor is the
+ * highest number that had been read at least a minute ago, as numbers do not rise in the order of
+ * commits. A row whose commit took more than a minute may lie below the floor; the sweep finds its
+ * mail.
  */
 #ifndef CLUSTER_ARRIVALS_H
 #define CLUSTER_ARRIVALS_H
@@ -28,64 +31,67 @@
 #include "committer.h"
 
 enum arrival_kind {
-    ARRIVAL_MAIL, /* a message, or a part */
-    ARRIVAL_TOLD, /* a report part that was given to, or of which a part has ended */
+    ARRIVAL_MAIL, /* message or part */
+    ARRIVAL_TOLD, /* report part that got results, or a part of which has ended */
 };
 
 struct arrived_mail {
     uint16_t p;
     uint64_t id;
     enum arrival_kind kind;
-    unsigned counts_as; /* enum spool_state; 0: it is not counted */
+    unsigned counts_as; /* enum spool_state; 0 if not counted */
     uint64_t size;
 };
 
-/* The statement by which a batch tells: (p, arrival). */
+/* Statement of a batch that inserts arrivals. Columns: partition, arrival. */
 extern const char arrivals_insert_sql[], arrivals_insert_types[];
-/* That by which it takes away what was told, and the question for more: to be prepared. */
+/* Statements to prepare: delete arrivals that were read, and read more. */
 extern const char arrivals_delete_sql[], arrivals_ask_sql[];
 
-/* The two columns. */
+/* Appends the two columns of the statement. */
 void arrived_put(struct columns *c, const struct arrived_mail *a);
 
-/* In a row: kind, what it counts as, partition, id, size; the highest byte first. */
+/* Bytes of an arrival in a row: kind, counted state, partition, id and size, big-endian. */
 #define ARRIVAL_SIZE 20
-/* Rows that were read. */
+/* Largest number of rows in an answer. */
 #define ARRIVALS_PAGE 64
-/* More than so many that wait to be deleted are not read. */
+/* Number of rows that wait for their deletion at which no more are read. */
 #define ARRIVALS_MAX      1024
 #define ARRIVALS_ALONE_US (2 * INT64_C(1000000))
 
 struct arrivals {
-    int64_t *seqs; /* owned: of batches under way, the oldest first, then those in none */
+    int64_t *seqs; /* owned; first those of batches in flight (oldest first), then others */
     size_t count, size;
     size_t under_way[COMMITTER_UNDER_WAY_MAX];
     unsigned under_way_count;
     struct columns handed_on;
     bool is_asked;
     int64_t highest, highest_before, floor;
-    int64_t floor_at, read_at; /* us */
+    int64_t floor_at, read_at; /* microseconds */
 };
 
 void arrivals_init(struct arrivals *a);
 void arrivals_fini(struct arrivals *a);
 
-/* A question for rows of node `no`; NULL: one is under way, or enough have come. */
+/* Returns a query for rows of node `no`, or NULL if one is in flight or too many rows wait for
+ * their deletion. */
 struct committer_batch *arrivals_ask(struct arrivals *a, int no, int64_t now);
-/* Its answer. Each arrival is told; true: to be handed on. */
+/* Reads the result and calls `arrived` for each arrival. An arrival for which it returns true is
+ * passed on to the current node of its partition. */
 void arrivals_answer(struct arrivals *a, const PGresult *r,
                      bool (*arrived)(void *arg, const struct arrived_mail *arrival), void *arg);
-/* It has ended; true: there may be more. */
+/* Ends the query, whose answer had so many rows. Returns whether more rows may wait. */
 bool arrivals_ended(struct arrivals *a, unsigned rows);
 
-/* Statements that delete what was read over ARRIVALS_ALONE_US ago while no batch has come; NULL:
- * nothing was. They change nothing if another incarnation of the node is in force. */
+/* Returns statements that delete rows which were read over ARRIVALS_ALONE_US ago and which no batch
+ * has deleted; NULL if there are none. They change nothing if another incarnation of the node is in
+ * force. */
 struct committer_batch *arrivals_delete(struct arrivals *a, int no, int64_t incarnation,
                                         int64_t now);
 
-/* What was read and is in no batch joins this one, which goes under way. */
+/* Adds the deletion of all rows that are in no batch to this batch, which is then in flight. */
 void arrivals_begin(struct arrivals *a, int no, struct committer_batch *b);
-/* The oldest batch is durable; or all are undone. */
+/* Ends the oldest batch, which is durable. */
 void arrivals_kept(struct arrivals *a);
 void arrivals_undone(struct arrivals *a);
 

@@ -14,20 +14,20 @@
 #define STRINGIFY(n) #n
 #define TEXT_OF(n)   STRINGIFY(n)
 
-/* The server's clock, for both who writes it and who compares it. */
+/* Clock of the server, so that writer and reader of a time use the same one. */
 #define SQL_NOW "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 #define SQL_LAZY "SELECT set_config('synchronous_commit', 'off', true)"
 #define SQL_PUT                                                                                    \
     "INSERT INTO ask (from_node, n, to_node, question, at) VALUES ($1::smallint, $2::bigint, "     \
     "$3::smallint, $4::bytea, " SQL_NOW ") ON CONFLICT DO NOTHING"
-/* Not by a life that is over: who has its mail now answers. */
+/* The fence keeps an ended incarnation from answering: its mail belongs to another node now. */
 #define SQL_ANSWER                                                                                 \
     "UPDATE ask SET answer = $3::bytea WHERE from_node = $1::smallint AND n = $2::bigint AND "     \
     "answer IS NULL AND EXISTS (SELECT FROM fence WHERE no = $4::smallint AND incarnation = "      \
     "$5::bigint)"
 #define SQL_DELETE "DELETE FROM ask WHERE from_node = $2::smallint AND n = ANY ($1::bigint[])"
-/* Put to this node, and not in hand here. */
+/* Questions for this node that it does not hold yet. */
 #define SQL_FOR_US                                                                                 \
     "SELECT from_node, n, CASE WHEN octet_length(question) <= " TEXT_OF(                           \
         QUESTION_MAX) " THEN question END FROM ask WHERE to_node = $3::smallint AND answer IS "    \
@@ -40,27 +40,27 @@
         ANSWER_MAX) " THEN answer END FROM ask WHERE from_node = $1::smallint AND answer IS NOT "  \
                     "NULL ORDER BY n LIMIT 16"
 
-/* Of SPOOL_QUESTION_MAX and SPOOL_ANSWER_MAX, as text in a statement. */
+/* Values of SPOOL_QUESTION_MAX and SPOOL_ANSWER_MAX, as digits for statements. */
 #define QUESTION_MAX 65536
 #define ANSWER_MAX   4194304
 _Static_assert(QUESTION_MAX == SPOOL_QUESTION_MAX && ANSWER_MAX == SPOOL_ANSWER_MAX,
                "the same limits");
 
-/* ---- the object ------------------------------------------------------------------------------ */
+/* ---- state ----------------------------------------------------------------------------------- */
 
-/* One of ours that has no answer yet. */
+/* Question of this node that has no answer yet. */
 struct own_ask {
     uint32_t token;
     int node;
 };
 
-/* One of another node. */
+/* Question of another node. */
 struct held {
     TAILQ_ENTRY(held) next;
     uint32_t token;
     int node;
     int64_t n;
-    struct slice text; /* owned bytes, until it was told */
+    struct slice text; /* owned bytes until asks_next_told has returned them */
     bool is_told, is_answered;
 };
 
@@ -70,34 +70,34 @@ struct told_answer {
     struct slice text; /* owned bytes */
 };
 
-/* What the reader was asked. */
+/* Purpose of a request to the reader. */
 enum purpose { PUT, LOOK, ANSWER, DELETE };
 
 struct request {
     enum purpose purpose;
-    int node;       /* PUT, ANSWER: to be notified */
-    uint32_t token; /* ANSWER: of what is held */
+    int node;       /* for PUT and ANSWER: node to notify */
+    uint32_t token; /* for ANSWER: token of the held question */
 };
 
 struct asks {
     struct reader *reader; /* owned */
     void (*notify)(void *arg, int node);
     void *arg;
-    int node; /* SPOOL_NOBODY: not registered */
+    int node; /* SPOOL_NOBODY until the node has registered */
     int64_t incarnation;
     struct own_ask own[ASKS_MAX];
     size_t own_count;
     TAILQ_HEAD(, held) held;
     unsigned held_count;
     uint32_t last_token;
-    STAILQ_HEAD(, told_answer) answers; /* to be told */
-    struct columns done;                /* rows to be deleted */
+    STAILQ_HEAD(, told_answer) answers; /* answers that asks_next_told has not returned yet */
+    struct columns done;                /* rows to delete */
     bool is_looking, is_woken, has_come;
     int64_t look_at;
-    char *last_text; /* owned: what was told last */
+    char *last_text; /* owned; text that asks_next_told returned last */
 };
 
-/* Rows of this life are those with its incarnation in their number. */
+/* Returns the number of the row of a question: incarnation and token. */
 static int64_t row_number(const struct asks *a, uint32_t token)
 {
     return (int64_t)((uint64_t)a->incarnation << 32 | token);
@@ -151,7 +151,7 @@ static void look(struct asks *a, int64_t now)
     reader_ask(a->reader, b, request_new(LOOK));
 }
 
-/* A row of ours is of no more use. */
+/* Adds a row of this node to those that the next turn deletes. */
 static void delete_row(struct asks *a, int64_t n)
 {
     columns_number(&a->done, n);
@@ -196,7 +196,7 @@ int asks_ask(struct asks *a, struct spool *sp, int node, uint32_t token, struct 
     return 0;
 }
 
-/* Where it stands among ours; own_count: it does not. */
+/* Returns the index of the question in `own`, or own_count if there is none. */
 static size_t find_own(const struct asks *a, uint32_t token)
 {
     size_t i = 0;
@@ -217,7 +217,7 @@ void asks_end(struct asks *a, uint32_t token)
     a->own[i] = a->own[--a->own_count];
     if (reader_is_up(a->reader)) {
         delete_row(a, row_number(a, token));
-        a->is_woken = true; /* the turn deletes it; else the housekeeper does, when it is old */
+        a->is_woken = true; /* deletes the row; otherwise the housekeeper does later */
     }
 }
 
@@ -249,9 +249,9 @@ void asks_answer(struct asks *a, uint32_t token, struct slice answer)
     }
 }
 
-/* ---- what comes ------------------------------------------------------------------------------ */
+/* ---- answers --------------------------------------------------------------------------------- */
 
-/* A copy; NULL, or no bytea at all: empty. */
+/* Returns a copy of the bytes; empty if the column is missing, NULL or too long. */
 static struct slice take_text(const PGresult *r, int row, int column, size_t max)
 {
     size_t len = column < PQnfields(r) ? (size_t)PQgetlength(r, row, column) : 0;
@@ -304,12 +304,12 @@ static void take_answers(struct asks *a, const PGresult *r)
         size_t i;
 
         if (!answer_number(r, row, 0, &n) || n >> 32 > a->incarnation) {
-            continue; /* of a later life: this one is over, and does not know it yet */
+            continue; /* a later incarnation exists, and this one has not noticed yet */
         }
         delete_row(a, n);
         i = find_own(a, (uint32_t)n);
         if (i == a->own_count || row_number(a, (uint32_t)n) != n) {
-            continue; /* of a former life, or not wanted any more */
+            continue; /* an earlier incarnation asked, or asks_end was called */
         }
         t = mem_new(sizeof *t);
         t->of = a->own[i];
@@ -317,7 +317,7 @@ static void take_answers(struct asks *a, const PGresult *r)
         a->own[i] = a->own[--a->own_count];
         STAILQ_INSERT_TAIL(&a->answers, t, next);
         a->has_come = true;
-        a->is_woken = true; /* there may be more than one look tells */
+        a->is_woken = true; /* one query does not return all answers */
     }
 }
 
@@ -338,7 +338,7 @@ static void free_held(struct asks *a, struct held *h)
     mem_free(h);
 }
 
-/* Its answer is in the table. */
+/* Frees a question whose answer was stored. */
 static void answered(struct asks *a, uint32_t token)
 {
     struct held *h;
@@ -396,7 +396,7 @@ bool asks_next_told(struct asks *a, struct spool_told *ret)
     return false;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- interface ------------------------------------------------------------------------------- */
 
 struct asks *asks_new(int epoll_fd, const struct link_target *target,
                       void (*notify)(void *arg, int node), void *arg)
@@ -436,7 +436,7 @@ void asks_free(struct asks *a)
     mem_free(a);
 }
 
-/* What a former life was asked, and its answers, are of no use. */
+/* Begins a new incarnation and forgets the questions of the previous one. */
 static void enter(struct asks *a, int node, int64_t incarnation)
 {
     a->own_count = 0;

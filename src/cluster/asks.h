@@ -1,18 +1,20 @@
 /*
- * Questions of nodes to each other (spool_others.h), through the table ask: a row is put there by
- * who asks, gets its answer from who is asked, and is deleted by the asker, who has read it.
+ * Asks: requests of operators that nodes send each other (spool_others.h), as rows of the table
+ * `ask`. The asking node inserts the row, the other node writes its answer into the row, and the
+ * asking node reads the answer and deletes the row.
  *
  *     asker  INSERT --notify--> other  SELECT .. UPDATE answer --notify--> asker  SELECT, DELETE
  *
- * A node looks for rows when it is notified, and else each ASKS_LOOK_US. Rows have the asker's
- * number and incarnation, so that a later life takes no answer for its own. They survive nothing
- * (synchronous_commit is off), and what is older than ASKS_OLD_S is not carried out any more: the
- * housekeeper deletes it. All statements may be sent again after a lost connection: an INSERT
- * passes over a row that is there, an answer goes only where none is.
+ * A node reads the table when it is notified, and otherwise every ASKS_LOOK_US. The number of a row
+ * contains the asker's incarnation, so that a later incarnation does not take the answer for its
+ * own. Rows need not survive a crash of the server (synchronous_commit is off). Rows older than
+ * ASKS_OLD_S are not carried out, and the housekeeper deletes them. All statements can be repeated
+ * after a lost connection: an INSERT skips a row that exists, and an answer is written only if the
+ * row has none.
  *
- * What the rows say may be anything: numbers are held against their ranges, a text that is too long
- * is not fetched and told as an empty one. Bounded: ASKS_MAX questions of ours, ASKS_HELD_MAX of
- * others; the rest of those waits in the table.
+ * Rows are not trusted: numbers are checked against their ranges, and a text that is too long is
+ * read as an empty one. There are at most ASKS_MAX questions of this node in flight, and at most
+ * ASKS_HELD_MAX of others in memory; further ones wait in the table.
  */
 #ifndef CLUSTER_ASKS_H
 #define CLUSTER_ASKS_H
@@ -27,21 +29,22 @@
 
 struct asks;
 
-/* Borrows what link_new borrows. Connects at once. `notify` is called when there is something for
- * that node. */
+/* Creates the object and begins to connect. Borrows what link_new borrows. Calls `notify` when a
+ * question or answer for that node was stored. */
 struct asks *asks_new(int epoll_fd, const struct link_target *target,
                       void (*notify)(void *arg, int node), void *arg);
-void asks_free(struct asks *a); /* NULL is fine */
+void asks_free(struct asks *a); /* NULL is allowed */
 
-/* When the epoll descriptor is readable: as whom (SPOOL_NOBODY: not registered). `now`: us, of any
- * clock that goes on. Never waits. */
+/* Exchanges questions and answers without waiting; must be called when the epoll descriptor is
+ * readable. `node` is SPOOL_NOBODY before the node has registered. `now` is in microseconds of any
+ * clock that is never set. */
 void asks_turn(struct asks *a, int node, int64_t incarnation, int64_t now);
-/* Something is there: the next turn looks. */
+/* Makes the next turn read the table. */
 void asks_woken(struct asks *a);
-/* Has something come since this was asked last? */
+/* Has a question or an answer been received since the last call? */
 bool asks_has_come(struct asks *a);
 
-/* As spool_others.h. */
+/* Implements spool_others.h. */
 int asks_ask(struct asks *a, struct spool *sp, int node, uint32_t token, struct slice question);
 void asks_end(struct asks *a, uint32_t token);
 bool asks_next_told(struct asks *a, struct spool_told *ret);

@@ -1,7 +1,7 @@
 /*
- * The clocks of this room. By boot_now leases and limits of time run: it goes on while the machine
- * sleeps, and is never set. By wall_now ids are made, and times that other machines read. What is
- * tested in virtual time has the time passed in, and reads neither.
+ * Clocks of this room. boot_now is for leases and timeouts: its clock is never set, and runs while
+ * the machine sleeps. wall_now is for ids, and for times that other machines read. Modules that are
+ * tested in virtual time get the time as an argument and call neither.
  */
 #ifndef CLUSTER_BOOT_CLOCK_H
 #define CLUSTER_BOOT_CLOCK_H

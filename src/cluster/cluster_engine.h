@@ -1,6 +1,6 @@
 /*
- * What the files of the engine share: struct cluster_spool, and how its optional parts join a
- * batch.
+ * Shared by the files of the engine: struct cluster_spool, and the open batch of its optional
+ * parts.
  */
 #ifndef CLUSTER_CLUSTER_ENGINE_H
 #define CLUSTER_CLUSTER_ENGINE_H
@@ -24,8 +24,8 @@
 struct cluster_spool {
     struct spool base;
     struct cluster_url url;
-    int64_t timeline; /* of the server, the highest seen: url.target.timeline */
-    int epoll_fd;     /* owned: all connections */
+    int64_t timeline; /* the server's timeline, the highest seen; url.target.timeline points here */
+    int epoll_fd;     /* owned; watches all connections */
     struct desk desk;
     struct finder finder;
     struct arrivals arrivals;
@@ -39,12 +39,12 @@ struct cluster_spool {
     struct engine_search *search; /* owned */
     struct asks *asks;            /* owned */
     struct shared_texts *shared;  /* owned */
-    uint64_t begun, ended;        /* commits */
-    uint64_t sharing;             /* the last of them that changes what is shared; 0: none */
-    bool shares;                  /* the open batch does */
-    int64_t now;                  /* us, as of the last claim */
-    /* Statements of the open batch that are not about messages (notes, events, keys): sent behind
-     * those that are. Owned; there while a batch is open. */
+    uint64_t begun, ended;        /* number of commits begun and ended */
+    uint64_t sharing;             /* last commit in flight that changes shared texts; 0 if none */
+    bool shares;                  /* whether the open batch changes shared texts */
+    int64_t now;                  /* time of the last claim, in microseconds */
+    /* Statements of the open batch that are not about messages (notes, events, keys). They are sent
+     * after those about messages. Owned; NULL unless a batch is open. */
     struct committer_batch *extra;
 };
 

@@ -15,15 +15,15 @@
 #include "membership.h"
 
 #define LOOK_US (100 * US_PER_MS)
-#define LIST_US (3 * US_PER_S) /* three renewals */
+#define LIST_US (3 * US_PER_S) /* the time of three renewals */
 
-/* Of node.state, by its value. */
+/* Names of the values of node.state. */
 #define STATE_NAME                                                                                 \
     "(ARRAY['waiting', 'up', 'draining', 'stopped', 'stopped, draining', 'removed'])[state + 1]"
 
 struct work {
     struct cluster_url u;
-    PGconn *conn; /* NULL: it failed */
+    PGconn *conn; /* NULL if the connection failed */
     struct buf *error;
 };
 
@@ -45,12 +45,13 @@ static int begin(struct work *w, const char *url, enum cluster_url_use use, stru
 
 static int finish(struct work *w, int rc)
 {
-    PQfinish(w->conn); /* NULL is fine */
+    PQfinish(w->conn); /* NULL is allowed */
     cluster_url_fini(&w->u);
     return rc;
 }
 
-/* With at most three parameters, in text. NULL: the error has words. */
+/* Executes a statement with at most three parameters as text. Returns its result, or NULL with the
+ * error in w->error. */
 static PGresult *ask(struct work *w, const char *sql, const char *a, const char *b, const char *c)
 {
     const char *const values[] = {a, b, c};
@@ -77,18 +78,19 @@ static void pause_us(int64_t us)
 {
     struct timespec t = {us / US_PER_S, us % US_PER_S * 1000};
 
-    (void)nanosleep(&t, NULL); /* a signal makes it shorter */
+    (void)nanosleep(&t, NULL); /* a signal may end it early */
 }
 
 /* ---- list ------------------------------------------------------------------------------------ */
 
-/* Numbers of nodes whose beat has moved, as an array of PostgreSQL. */
+/* Beats of all nodes, by node number. */
 struct beats {
     int64_t first[MEMBERSHIP_NODES_MAX];
     bool is_there[MEMBERSHIP_NODES_MAX], moves[MEMBERSHIP_NODES_MAX];
 };
 
-/* False: the error has words. */
+/* Reads the beats once. Sets *ret_all if all have moved. Returns false with the error in
+ * w->error. */
 static bool look(struct work *w, struct beats *b, bool is_first, bool *ret_all)
 {
     PGresult *r = ask(w, "SELECT no, beat FROM node WHERE state < 3", NULL, NULL, NULL);
@@ -128,7 +130,7 @@ static bool watch_all(struct work *w, struct buf *ret_numbers)
         is_first = false;
         pause_us(all ? 0 : LOOK_US);
     }
-    (void)buf_add_byte(ret_numbers, '{'); /* these fit */
+    (void)buf_add_byte(ret_numbers, '{'); /* the buffer is large enough */
     for (int no = 0; no < MEMBERSHIP_NODES_MAX; no++) {
         if (b.moves[no]) {
             (void)buf_addf(ret_numbers, "%s%d", buf_len(ret_numbers) > 1 ? "," : "", no);
@@ -138,12 +140,39 @@ static bool watch_all(struct work *w, struct buf *ret_numbers)
     return true;
 }
 
-/* A number that a node says of itself with its lease; NULL: it says none. */
+bool cluster_nodes_alive(struct cluster_url *u, PGconn *conn, struct buf *names,
+                         struct buf *ret_error)
+{
+    struct work w = {.u = *u, .conn = conn, .error = ret_error};
+    struct buf numbers;
+    PGresult *r = NULL;
+
+    buf_init(&numbers, MEMBERSHIP_NODES_MAX * 4);
+    if (watch_all(&w, &numbers)) {
+        r = ask(&w,
+                "SELECT coalesce(string_agg(name, ', ' ORDER BY name), '') FROM node "
+                "WHERE no = ANY ($1::smallint[])",
+                buf_cstr(&numbers), NULL, NULL);
+    }
+    if (r != NULL) {
+        (void)buf_addf(names, "%s", PQgetvalue(r, 0, 0)); /* errors of the buffer are sticky */
+    }
+    buf_fini(&numbers);
+    PQclear(r);
+    return r != NULL;
+}
+
+/* Number in the status that a node stores with its lease; NULL if there is none. */
 #define WORD(name)                                                                                 \
     "CASE WHEN jsonb_typeof(status->'" name "') = 'number' THEN least(greatest((status->>'" name   \
     "')::numeric, 0), 1e15)::bigint END"
 
-/* Each node with what it has; `alive` is what was seen. */
+/* Seconds by which the node's clock is ahead of the database's. */
+#define SQL_CLOCK                                                                                  \
+    "CASE WHEN jsonb_typeof(status->'clock') = 'number' THEN "                                     \
+    "round(least(greatest((status->>'clock')::numeric, -9e18), 9e18) / 1000000, 1) END"
+
+/* Each node with its partitions and mail; $1 has the numbers of nodes that are alive. */
 #define SQL_LIST                                                                                   \
     "SELECT name, no, " STATE_NAME " AS state, no = ANY ($1::smallint[]) AS alive, "               \
     "(SELECT count(*) FROM lease WHERE node = n.no) AS partitions, "                               \
@@ -152,8 +181,9 @@ static bool watch_all(struct work *w, struct buf *ret_numbers)
                                                        "incarnation, program, format_min, "        \
                                                        "format_max, route, route = (SELECT "       \
                                                        "active_route FROM "                        \
-                                                       "cluster) AS route_in_force FROM node n "   \
-                                                       "WHERE state <> 5"
+                                                       "cluster) AS route_in_force, " SQL_CLOCK    \
+                                                       " AS clock_ahead FROM node n WHERE state "  \
+                                                       "<> 5"
 
 /* Columns of SQL_LIST. */
 enum {
@@ -170,10 +200,11 @@ enum {
     FORMAT_MIN,
     FORMAT_MAX,
     ROUTE,
-    ROUTE_IN_FORCE
+    ROUTE_IN_FORCE,
+    CLOCK
 };
 
-/* What it takes until it has let go of what it has. */
+/* Prints what a drain still waits for. */
 static void print_drain(const PGresult *r, int i, struct buf *out)
 {
     long has = strtol(PQgetvalue(r, i, HAS), NULL, 10);
@@ -187,24 +218,24 @@ static void print_drain(const PGresult *r, int i, struct buf *out)
                        "is, a command that runs has command_time_limit",
                        awaited);
     }
-    (void)buf_addf(out, "\n"); /* all of these are sticky */
+    (void)buf_addf(out, "\n"); /* errors of the buffer are sticky, here and below */
 }
 
 static void print_nodes(const PGresult *r, struct buf *out)
 {
-    (void)buf_addf(out, "%-30s %4s %-18s %-6s %10s %10s %10s %-14s %s\n", "name", "no", "state",
-                   "alive", "partitions", "waiting", "under way", "tables",
-                   "program"); /* sticky, as below */
+    (void)buf_addf(out, "%-30s %4s %-18s %-6s %10s %10s %10s %-14s %-8s %s\n", "name", "no",
+                   "state", "alive", "partitions", "waiting", "under way", "tables", "clock",
+                   "program");
     for (int i = 0; i < PQntuples(r); i++) {
         char tables[32];
 
         (void)snprintf(tables, sizeof tables, "%.20s%s", PQgetvalue(r, i, ROUTE),
                        PQgetvalue(r, i, ROUTE_IN_FORCE)[0] == 't' ? "" : " (old)"); /* fits */
-        (void)buf_addf(out, "%-30s %4s %-18s %-6s %10s %10s %10s %-14s %s\n",
+        (void)buf_addf(out, "%-30s %4s %-18s %-6s %10s %10s %10s %-14s %-8s %s\n",
                        PQgetvalue(r, i, NAME), PQgetvalue(r, i, NUMBER), PQgetvalue(r, i, STATE),
                        PQgetvalue(r, i, ALIVE)[0] == 't' ? "yes" : "no", PQgetvalue(r, i, HAS),
                        PQgetvalue(r, i, WAITING), PQgetvalue(r, i, UNDER_WAY), tables,
-                       PQgetvalue(r, i, PROGRAM));
+                       PQgetvalue(r, i, CLOCK), PQgetvalue(r, i, PROGRAM));
     }
     for (int i = 0; i < PQntuples(r); i++) {
         if (strcmp(PQgetvalue(r, i, STATE), "draining") == 0 && PQgetvalue(r, i, ALIVE)[0] == 't' &&
@@ -230,7 +261,7 @@ static int list(struct work *w, bool json, struct buf *out)
         return -EIO;
     }
     if (json) {
-        (void)buf_addf(out, "%s\n", PQgetvalue(r, 0, 0)); /* sticky */
+        (void)buf_addf(out, "%s\n", PQgetvalue(r, 0, 0));
     } else {
         print_nodes(r, out);
     }
@@ -249,7 +280,7 @@ int cluster_nodes_list(const char *url, struct slice password, bool json, struct
 
 /* ---- drain and undrain ----------------------------------------------------------------------- */
 
-/* The row of a node of that name; NULL: the error has words. */
+/* Returns the row of the node, or NULL with the error in w->error. */
 static PGresult *find(struct work *w, const char *name)
 {
     PGresult *r = ask(w,
@@ -268,13 +299,13 @@ static PGresult *find(struct work *w, const char *name)
               NULL, NULL, NULL);
     if (all != NULL) {
         (void)buf_addf(w->error, "no node of the cluster is called %s; there are: %s", name,
-                       PQgetvalue(all, 0, 0)); /* sticky */
+                       PQgetvalue(all, 0, 0));
         PQclear(all);
     }
     return NULL;
 }
 
-/* Its next look at its own row comes with the next renewal; this makes it now. */
+/* Wakes the node, which would otherwise read its row with its next renewal. */
 #define SQL_WAKE "SELECT pg_notify('sluice_' || no, 'lease') FROM node WHERE name = $1"
 
 static int change(struct work *w, const char *name, const char *sql, const char *done,
@@ -290,7 +321,7 @@ static int change(struct work *w, const char *name, const char *sql, const char 
     rc = r != NULL ? 0 : -EIO;
     if (rc == 0) {
         (void)buf_addf(out, PQntuples(r) == 1 ? "%s: %s\n" : "%s: %s (%s)\n", name,
-                       PQntuples(r) == 1 ? done : not_needed, PQgetvalue(row, 0, 4)); /* sticky */
+                       PQntuples(r) == 1 ? done : not_needed, PQgetvalue(row, 0, 4));
         rc = do_it(w, SQL_WAKE, name, NULL, NULL);
     }
     PQclear(r);
@@ -313,7 +344,7 @@ int cluster_node_drain(const char *url, struct slice password, const char *name,
     return finish(&w, rc);
 }
 
-/* 0: another node may take its partitions, or is about to start. */
+/* Returns 0 if another node takes partitions or waits to start, -ECANCELED if there is none. */
 static int find_taker(struct work *w, const char *name)
 {
     PGresult *r =
@@ -324,7 +355,7 @@ static int find_taker(struct work *w, const char *name)
         (void)buf_addf(w->error,
                        "%s keeps its partitions, as no other node is up that does not drain: start "
                        "one, or end the drain (sluice node undrain %s)",
-                       name, name); /* sticky */
+                       name, name);
         rc = -ECANCELED;
     }
     PQclear(r);
@@ -344,14 +375,14 @@ static int left(struct work *w, const char *name, struct buf *out)
         bool drains = strcmp(PQgetvalue(r, 0, STATE), "draining") == 0;
 
         if (strcmp(PQgetvalue(r, 0, HAS), "0") == 0) {
-            (void)buf_addf(out, "%s: it has no partitions any more\n", name); /* sticky */
+            (void)buf_addf(out, "%s: it has no partitions any more\n", name);
         } else if (drains) {
             print_drain(r, 0, out);
             rc = find_taker(w, name);
             rc = rc == 0 ? -EAGAIN : rc;
         } else {
             (void)buf_addf(w->error, "%s does not drain any more (%s)", name,
-                           PQgetvalue(r, 0, STATE)); /* sticky */
+                           PQgetvalue(r, 0, STATE));
             rc = -ECANCELED;
         }
     }
@@ -386,7 +417,8 @@ int cluster_node_undrain(const char *url, struct slice password, const char *nam
 
 /* ---- remove ---------------------------------------------------------------------------------- */
 
-/* Silent for as long as other nodes would have waited. -EBUSY: it is not. */
+/* Waits for as long as other nodes do before they take a node for dead. Returns -EBUSY if the node
+ * was not silent. */
 static int watch_one(struct work *w, const char *name, const char *incarnation, const char *beat)
 {
     int64_t until = boot_now().us + membership_times.dead_us;
@@ -402,7 +434,7 @@ static int watch_one(struct work *w, const char *name, const char *incarnation, 
             return -EIO;
         }
         if (rows == 0) {
-            (void)buf_addf(w->error, "%s is running; stop its daemon first", name); /* sticky */
+            (void)buf_addf(w->error, "%s is running; stop its daemon first", name);
             return -EBUSY;
         }
         pause_us(LOOK_US);
@@ -410,7 +442,8 @@ static int watch_one(struct work *w, const char *name, const char *incarnation, 
     return 0;
 }
 
-/* As a take-over, in the same order of locks; the row stays for the sake of its number. */
+/* Ends the node's incarnation and frees its partitions, with the same order of locks as a
+ * take-over. The row stays to keep the number. */
 static int take_away(struct work *w, const char *no, const char *incarnation, const char *beat,
                      const char *name)
 {
@@ -426,12 +459,12 @@ static int take_away(struct work *w, const char *no, const char *incarnation, co
         rc = r != NULL ? 0 : -EIO;
     }
     if (rc == 0 && PQntuples(r) == 0) {
-        (void)buf_addf(w->error, "%s is running; stop its daemon first", name); /* sticky */
+        (void)buf_addf(w->error, "%s is running; stop its daemon first", name);
         rc = -EBUSY;
     }
     PQclear(r);
     rc = rc != 0 ? rc : do_it(w, MEMBER_SQL_FREE_LEASES, no, NULL, NULL);
-    return rc != 0 ? rc : do_it(w, "COMMIT", NULL, NULL, NULL); /* else the connection ends */
+    return rc != 0 ? rc : do_it(w, "COMMIT", NULL, NULL, NULL); /* or disconnect: undone */
 }
 
 static int take_away_silent(struct work *w, const char *name, struct buf *out)
@@ -452,7 +485,7 @@ static int take_away_silent(struct work *w, const char *name, struct buf *out)
             take_away(w, PQgetvalue(row, 0, 0), PQgetvalue(row, 0, 2), PQgetvalue(row, 0, 3), name);
     }
     if (rc == 0) {
-        (void)buf_addf(out, "%s: removed; others take its partitions\n", name); /* sticky */
+        (void)buf_addf(out, "%s: removed; others take its partitions\n", name);
     }
     PQclear(row);
     return rc;

@@ -1,33 +1,45 @@
 /*
- * What `sluice node` does: look at the nodes of a cluster and say what is to become of them, over
- * the database alone, from any machine. Everything here waits for answers. The functions are as
- * those of cluster_tables.h.
+ * Commands of `sluice node`: list the nodes of a cluster, drain them and remove them. They need the
+ * database only, and run on any machine. All functions wait for the database. Arguments and errors
+ * are those of cluster_tables.h.
  *
- * A node's word for being alive is a beat that moves. Nothing in the database says when it moved
- * last, as clocks are not compared; so these look more than once.
+ * A node is alive if its beat moves. The database does not store the time of the last beat, as
+ * clocks are not compared; therefore these functions read the beats several times.
  */
 #ifndef CLUSTER_CLUSTER_NODES_H
 #define CLUSTER_CLUSTER_NODES_H
 
 #include <stdbool.h>
 
+#include <libpq-fe.h>
+
 #include "buf.h"
+#include "cluster_url.h"
 #include "slice.h"
 
-/* A line for each node, or JSON. Takes until all that should have moved their beat, 3 s at most. */
+/* Prints a line for each node, or JSON. Waits until all nodes that should be alive have moved their
+ * beat, at most 3 s. */
 int cluster_nodes_list(const char *url, struct slice password, bool json, struct buf *out,
                        struct buf *ret_error);
-/* Its partitions go to the others, now and in later lives, until undrain; it accepts mail. */
+/* Writes the names of the nodes that are alive to `names`, separated by commas. Waits for 3 s, or
+ * until all nodes that should be alive have moved their beat. Returns false with the error in
+ * *ret_error. */
+bool cluster_nodes_alive(struct cluster_url *u, PGconn *conn, struct buf *names,
+                         struct buf *ret_error);
+/* Makes the other nodes take the partitions of the node, and keeps the node without partitions
+ * until undrain, also after a restart. The node still accepts mail. */
 int cluster_node_drain(const char *url, struct slice password, const char *name, struct buf *out,
                        struct buf *ret_error);
-/* 0: it has no partitions; -EAGAIN: it drains, and `out` says what is left; -ECANCELED: it has some
- * and does not drain, or no other node can take them. */
+/* Returns 0 if the node has no partitions, and -EAGAIN if it drains, with the remaining work in
+ * `out`. Returns -ECANCELED if it has partitions and does not drain, or if no other node can take
+ * them. */
 int cluster_node_left(const char *url, struct slice password, const char *name, struct buf *out,
                       struct buf *ret_error);
 int cluster_node_undrain(const char *url, struct slice password, const char *name, struct buf *out,
                          struct buf *ret_error);
-/* One that is stopped, or was silent while others would have taken it for dead: what it has goes to
- * the others, and its number to the next node that is new. -EBUSY: it runs. */
+/* Removes a node that is stopped, or that was silent for as long as others wait before they take a
+ * node for dead. The other nodes take its partitions, the next new node its number. Returns -EBUSY
+ * if the node runs. */
 int cluster_node_remove(const char *url, struct slice password, const char *name, struct buf *out,
                         struct buf *ret_error);
 

@@ -1,8 +1,8 @@
 /*
- * Searches go through the tables of waiting mail by their indexes, state by state where there is no
- * condition, and through the fresh tables, which are small: mail is in them for seconds. Each
- * condition is written twice, for a part (x) and for a row of a fresh table (x, too), where all is
- * in one row.
+ * Searches use the indexes of the tables of waiting mail, and read state by state if the filter has
+ * no other condition. Fresh tables are read completely; they are small, as mail is in them for
+ * seconds. Each condition is written twice: for a part, and for a row of a fresh table. The row is
+ * named x in both cases.
  */
 #include "cluster_search.h"
 
@@ -68,9 +68,9 @@ int cluster_query_number(struct cluster_query *q, int64_t n)
     return cluster_query_bytes(q, text_pool_add(&q->pool, slice_of(bytes, sizeof bytes)));
 }
 
-#define SAY(q, ...) ((void)buf_addf(&(q)->sql, __VA_ARGS__)) /* sticky */
+#define SAY(q, ...) ((void)buf_addf(&(q)->sql, __VA_ARGS__)) /* errors of the buffer are sticky */
 
-/* The server may answer more than was asked for. */
+/* Returns the number of rows, at most `max`, as the server may return more than requested. */
 static int rows(const struct cluster_search *s, size_t max)
 {
     int n = PQntuples(s->last);
@@ -78,7 +78,7 @@ static int rows(const struct cluster_search *s, size_t max)
     return (size_t)n < max ? n : (int)max;
 }
 
-/* 0: there is none. */
+/* Returns 0 if there is no such number. */
 static int64_t number(const struct cluster_search *s, int row, int column)
 {
     int64_t n = 0;
@@ -86,12 +86,13 @@ static int64_t number(const struct cluster_search *s, int row, int column)
     return row < PQntuples(s->last) && answer_number(s->last, row, column, &n) ? n : 0;
 }
 
-/* Empty when it makes no sense. */
+/* Returns an empty text if the column is invalid. */
 static struct slice text(struct cluster_search *s, int row, int column)
 {
     struct slice t = SLICE("");
 
-    (void)answer_text(s->last, row, column, SPOOL_ROUTE_MAX, &s->pool, &t); /* it stays empty */
+    (void)answer_text(s->last, row, column, SPOOL_ROUTE_MAX, &s->pool,
+                      &t); /* it stays empty after an error */
     return t;
 }
 
@@ -99,7 +100,7 @@ static struct slice text(struct cluster_search *s, int row, int column)
 
 #define LOWER(column) "lower(encode(" column ", 'escape') COLLATE \"C\")"
 
-/* A parameter in lower case: as domains are stored. */
+/* Adds a parameter in lower case, as domains are stored. */
 static int lower_text(struct cluster_query *q, struct slice wanted)
 {
     char *lower = mem_copy(wanted.ptr, wanted.len);
@@ -113,7 +114,7 @@ static int lower_text(struct cluster_query *q, struct slice wanted)
     return n;
 }
 
-/* A whole address, or "@domain", whatever the case. */
+/* Adds a condition on a whole address or on "@domain", without regard to case. */
 static void say_address(struct cluster_query *q, const char *column, const char *domain_column,
                         struct slice wanted)
 {
@@ -137,7 +138,8 @@ static void say_address(struct cluster_query *q, const char *column, const char 
     }
 }
 
-/* "transport/nexthop", "nexthop", or a domain: of the recipient in a row of a fresh table. */
+/* Adds a condition on the recipient in a row of a fresh table: "transport/nexthop", "nexthop" or a
+ * domain. */
 static void say_fresh_destination(struct cluster_query *q, struct slice wanted)
 {
     size_t slash = slice_find(wanted, '/');
@@ -156,7 +158,8 @@ static void say_fresh_destination(struct cluster_query *q, struct slice wanted)
     SAY(q, ")");
 }
 
-/* The same of waiting mail; each of the three by its index, which an OR would not use. */
+/* Adds the same condition on waiting mail. Each of the three forms has a query of its own, as an OR
+ * would not use their indexes. */
 static void say_destination(struct cluster_query *q, struct slice wanted, uint64_t after)
 {
     size_t slash = slice_find(wanted, '/');
@@ -176,7 +179,7 @@ static void say_destination(struct cluster_query *q, struct slice wanted, uint64
     SAY(q, ")");
 }
 
-/* The conditions of a message's own, as " AND ..". */
+/* Adds the filter's conditions on single messages, as " AND ..". */
 static void say_conditions(struct cluster_query *q, const struct spool_filter *f, bool is_fresh)
 {
     if (slice_equal(f->sender, SLICE("<>"))) {
@@ -210,7 +213,7 @@ static void say_conditions(struct cluster_query *q, const struct spool_filter *f
     }
     if (f->rcpt.len > 0) {
         SAY(q, " AND (x.p, x.id) IN (SELECT p, id FROM recipient WHERE id > %" PRId64,
-            (int64_t)f->after.n); /* those of parts are above their message's */
+            (int64_t)f->after.n); /* ids of parts are higher than that of their message */
         say_address(q, "address", "domain", f->rcpt);
         SAY(q, ")");
     }
@@ -224,7 +227,7 @@ static bool wants(const struct spool_filter *f, enum spool_state state)
     return f->states == 0 || (f->states & 1U << state) != 0;
 }
 
-/* .. AND p = ANY ('{1,2,3}') */
+/* Adds " AND p = ANY ('{1,2,3}')". */
 static void say_places(struct cluster_query *q, const struct spool_filter *f)
 {
     const char *comma = "";
@@ -242,7 +245,7 @@ static void say_places(struct cluster_query *q, const struct spool_filter *f)
     SAY(q, "}'::smallint[])");
 }
 
-/* A statement of its own: the answer to an earlier look is of no use. */
+/* Makes the statement unique for each look, so that an earlier answer is not reused. */
 static void say_look(struct cluster_query *q, const struct spool_filter *f)
 {
     if (f->look != 0) {
@@ -250,8 +253,8 @@ static void say_look(struct cluster_query *q, const struct spool_filter *f)
     }
 }
 
-/* The ids that match with their partitions (NULL: it is in parts), table by table, each at most
- * `max` in their order (0: all). */
+/* Adds queries for the matching ids and their partitions (NULL for a message in parts), one for
+ * each table and state. Each returns at most `max` rows in the order of ids (0: all rows). */
 static void say_ids(struct cluster_query *q, const struct spool_filter *f, size_t max)
 {
     const char *before = "";
@@ -290,7 +293,7 @@ static void say_ids(struct cluster_query *q, const struct spool_filter *f, size_
 
 /* ---- pages ----------------------------------------------------------------------------------- */
 
-/* Two filters are the same when their statements are. */
+/* Makes the key of a filter. Filters with equal statements and parameters are equal. */
 static void key_of(const struct spool_filter *f, struct buf *ret_key)
 {
     struct spool_filter from_start = *f;
@@ -300,7 +303,7 @@ static void key_of(const struct spool_filter *f, struct buf *ret_key)
     cluster_query_init(&q);
     say_ids(&q, &from_start, 0);
     buf_init(ret_key, 2 * CLUSTER_QUERY_SQL_MAX);
-    (void)buf_add(ret_key, buf_slice(&q.sql)); /* with an error it is like no other */
+    (void)buf_add(ret_key, buf_slice(&q.sql)); /* a key that failed equals no other */
     for (int i = 0; i < q.count; i++) {
         (void)buf_addf(ret_key, "/%d/", q.lengths[i]);
         (void)buf_add(ret_key, slice_of(q.values[i], (size_t)q.lengths[i]));
@@ -326,7 +329,7 @@ static void take_piece(struct cluster_search *s, uint64_t after, size_t asked)
 
         last = p->count > 0 ? p->places[p->count - 1].id : after;
         if (id <= last || id > INT64_MAX) {
-            continue; /* one in parts is there for each of their states */
+            continue; /* a message in parts has a row for each state of its parts */
         }
         if (!answer_number(s->last, i, 1, &partition) || partition < 0 || partition >= PARTITIONS) {
             partition = parts_home((struct msg_id){id});
@@ -335,7 +338,7 @@ static void take_piece(struct cluster_search *s, uint64_t after, size_t asked)
     }
 }
 
-/* The index of the first place behind this id. */
+/* Returns the index of the first place after this id. */
 static size_t place_behind(const struct cluster_piece *p, uint64_t id)
 {
     size_t from = 0, to = p->count;
@@ -359,7 +362,8 @@ const struct cluster_place *cluster_search_place(const struct cluster_search *s,
     return at > 0 && s->piece.places[at - 1].id == id ? &s->piece.places[at - 1] : NULL;
 }
 
-/* Does the piece have a page of `max` behind `after`? A page from the start is asked for anew. */
+/* Does the piece contain a page of `max` places after `after`? The first page is always queried
+ * again. */
 static bool has_page(const struct cluster_piece *p, uint64_t after, size_t max)
 {
     return after != 0 && after == p->told && boot_now().us - p->time <= CLUSTER_PIECE_US &&
@@ -445,9 +449,9 @@ int cluster_search_count(struct cluster_search *s, const struct spool_filter *f,
 
 /* ---- destinations ---------------------------------------------------------------------------- */
 
-/* Recipients that wait, by destination: `where` is about transport and nexthop, and what stands
- * behind goes with it. Those that were routed come from the index alone, in its order, so that a
- * page reads no more than itself; of the others the domain stands for the next hop. */
+/* Queries of waiting recipients by destination. A condition on transport and nexthop and the GROUP
+ * BY are appended. Routed recipients are read from the index alone, in its order, so that a query
+ * reads only the rows of its page. For unrouted ones the domain replaces the next hop. */
 #define DOMAIN "coalesce(substring(" LOWER("address") " FROM '@([^@]*)$'), '')"
 #define ROUTED                                                                                     \
     "SELECT transport, nexthop, count(*) AS n, count(DISTINCT id) AS messages FROM recipient "     \
@@ -465,7 +469,7 @@ int cluster_search_count(struct cluster_search *s, const struct spool_filter *f,
 static const char *const waiting_sql[] = {ROUTED, UNROUTED, PASSING("0"), PASSING("1"),
                                           PASSING("2")};
 
-/* All groups, each with `where` behind it. */
+/* Adds a query of all groups; `where` is appended to each part of it. */
 static void say_groups(struct cluster_query *q, const char *where)
 {
     SAY(q, "SELECT transport, nexthop, sum(n)::bigint, sum(messages)::bigint FROM (");

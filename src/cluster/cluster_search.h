@@ -1,6 +1,6 @@
 /*
- * Searches through the tables of a cluster (spool_search.h), for a process that waits
- * for the answer, or one that asks and calls again when it is there.
+ * Searches in the tables of a cluster (spool_search.h). The callback `ask` either waits for the
+ * answer, or starts the query and fails until the caller asks again after the answer has arrived.
  */
 #ifndef CLUSTER_CLUSTER_SEARCH_H
 #define CLUSTER_CLUSTER_SEARCH_H
@@ -13,63 +13,65 @@
 #include "text_pool.h"
 
 #define CLUSTER_QUERY_SQL_MAX 32768
-/* Six for a whole filter, for each state of parts, divided or not, and each fresh table. */
+/* Number of parameters: at most seven for a filter, repeated for each state of parts (undivided and
+ * divided mail) and each fresh table. */
 #define CLUSTER_QUERY_PARAMS_MAX 80
 
-/* A statement that is being made, with its parameters: numbers are written into it. */
+/* Statement under construction, with its parameters. Numbers of the filter are written into the
+ * text. */
 struct cluster_query {
     struct buf sql;
-    struct text_pool pool;                        /* of texts that are marked */
-    const char *values[CLUSTER_QUERY_PARAMS_MAX]; /* borrowed; in binary */
+    struct text_pool pool;                        /* owned; texts that must be marked */
+    const char *values[CLUSTER_QUERY_PARAMS_MAX]; /* borrowed; binary */
     int lengths[CLUSTER_QUERY_PARAMS_MAX], formats[CLUSTER_QUERY_PARAMS_MAX];
     int count;
 };
 
-/* A message, and where its row is: one that is in parts, its report part's. */
+/* Message and the partition of its row; of a message in parts, that of its report part. */
 struct cluster_place {
     uint64_t id;
     uint16_t p;
 };
 
-/* A list that is read page by page is asked for in larger and larger pieces, up to so many: what a
- * piece costs may be all that matches, or all that passes. It is kept so long. */
+/* A list that is read page by page is queried in pieces that grow up to CLUSTER_PIECE_MAX, as each
+ * query may have to read all mail that matches. A piece is kept for CLUSTER_PIECE_US. */
 #define CLUSTER_PIECE_MAX 16384
 #define CLUSTER_PIECE_US  (2 * INT64_C(1000000))
 
 struct cluster_piece {
     struct cluster_place *places; /* owned; in the order of ids */
     size_t count;
-    struct buf filter; /* as the statement has it, from the start */
-    uint64_t from;     /* all that match are there behind this one */
-    uint64_t told;     /* the last one that a page has had */
-    size_t asked;      /* at most so many */
-    bool is_all;       /* there are none behind them */
-    int64_t time;      /* us */
+    struct buf filter; /* owned; statement and parameters, without a first id */
+    uint64_t from;     /* id after which the piece begins */
+    uint64_t told;     /* last id that a page has returned */
+    size_t asked;      /* largest number of places in this query */
+    bool is_all;       /* whether no further places exist after these */
+    int64_t time;      /* time of the query, in microseconds */
 };
 
 struct cluster_search {
-    struct spool *sp; /* borrowed: for words of errors */
-    /* Ask; 0 with s->last, or an error. Takes what the query owns. */
+    struct spool *sp; /* borrowed; for error texts */
+    /* Executes the query and frees it. Returns 0 with the result in s->last, or an error. */
     int (*ask)(struct cluster_search *s, struct cluster_query *q);
-    const PGresult *last; /* of `ask`, in binary; what is handed out points into it */
+    const PGresult *last; /* result of `ask`, binary; valid until the next query */
     struct cluster_piece piece;
-    struct text_pool pool; /* of what is handed out */
+    struct text_pool pool; /* owned; texts that were returned */
 };
 
 void cluster_search_fini(struct cluster_search *s);
 
-/* Where the message is, if a list has just told of it; else NULL. */
+/* Returns the place of a message that the last list contains, or NULL. */
 const struct cluster_place *cluster_search_place(const struct cluster_search *s, uint64_t id);
 
 void cluster_query_init(struct cluster_query *q);
 void cluster_query_fini(struct cluster_query *q);
-/* Borrows the bytes; returns the parameter's number, from 1. */
+/* Adds a parameter of type bytea; borrows the bytes. Returns its number, from 1. */
 int cluster_query_bytes(struct cluster_query *q, struct slice bytes);
-/* The same of a text, as columns of type text have it. */
+/* Adds a parameter of type text. Returns its number. */
 int cluster_query_text(struct cluster_query *q, struct slice text);
-int cluster_query_number(struct cluster_query *q, int64_t n); /* a bigint */
+int cluster_query_number(struct cluster_query *q, int64_t n); /* type bigint */
 
-/* As spool_search.h. */
+/* Implements spool_search.h. */
 int cluster_search_scan(struct cluster_search *s, const struct spool_filter *f, size_t max,
                         struct msg_id *ret_ids, size_t *ret_count);
 int cluster_search_count(struct cluster_search *s, const struct spool_filter *f,
@@ -78,7 +80,7 @@ int cluster_search_destinations(struct cluster_search *s, size_t max, struct spo
                                 size_t *ret_count);
 int cluster_search_destinations_from(struct cluster_search *s, const struct spool_destination *from,
                                      size_t max, struct spool_destination *ret, size_t *ret_count);
-/* As spool_routes.h, of these partitions. */
+/* Implements spool_routes.h, for these partitions. */
 int cluster_search_stale(struct cluster_search *s, const bool is_mine[PARTITIONS], uint64_t own,
                          const struct spool_routed *after, size_t max, struct spool_routed *ret,
                          size_t *ret_count);

@@ -21,7 +21,7 @@
 
 _Static_assert(DESK_UNDER_WAY_MAX == COMMITTER_UNDER_WAY_MAX, "the same commits");
 
-/* ---- the batch ------------------------------------------------------------------------------- */
+/* ---- batches --------------------------------------------------------------------------------- */
 
 static int begin(struct spool *sp)
 {
@@ -59,7 +59,7 @@ static void begin_commit(struct spool *sp)
     s->desk.under_way[s->desk.under_way_count - 1].number = committer_begin(s->committer, b);
 }
 
-/* What is shared may have changed. */
+/* Ends a commit. If it changed shared texts, reads them again and notifies the other nodes. */
 static void tell_texts(struct cluster_spool *s)
 {
     s->ended++;
@@ -82,6 +82,7 @@ static bool end_commit(struct spool *sp, int *ret_rc)
     fresh_mover_ended(&s->mover);
     handover_ended(&s->handover, *ret_rc != 0);
     if (*ret_rc == 0) {
+        engine_member_keep(s);
         recount_kept(&s->recount);
         desk_keep_oldest(&s->desk, &told);
         arrivals_kept(&s->arrivals);
@@ -89,7 +90,7 @@ static bool end_commit(struct spool *sp, int *ret_rc)
         return true;
     }
     if (*ret_rc == -ECANCELED) {
-        return true; /* with one that was told before */
+        return true; /* an older commit has failed, which undid this one, too */
     }
     (void)spool_fail(sp, *ret_rc, "%s: %s", s->url.text, committer_error(s->committer));
     if (sp->dirty) {
@@ -98,7 +99,7 @@ static bool end_commit(struct spool *sp, int *ret_rc)
     if (*ret_rc == -EUCLEAN) {
         desk_stay(&s->desk, (struct msg_id){committer_in_the_way(s->committer)});
     }
-    desk_undo_all(&s->desk); /* none is left when the younger ones are told */
+    desk_undo_all(&s->desk); /* also the younger commits, which fail next */
     arrivals_undone(&s->arrivals);
     recount_doubt(&s->recount);
     engine_member_failed(s, *ret_rc);
@@ -117,7 +118,8 @@ static void turn(struct spool *sp)
     fresh_mover_turn(&s->mover, boot_now().us);
     handover_turn(&s->handover, boot_now().us);
     engine_search_turn(s->search);
-    committer_hold(s->committer, loader_is_counting(s->loader) || engine_member_is_out(s->member));
+    committer_hold(s->committer, loader_is_counting(s->loader) || engine_member_is_out(s->member) ||
+                                     engine_member_must_hold(s->member));
 }
 
 static bool next_event(struct spool *sp, struct spool_event *ret_event)
@@ -161,13 +163,13 @@ static int commits_fd(const struct spool *sp)
 
 static void tidy(struct spool *sp)
 {
-    (void)sp; /* nothing piles up */
+    (void)sp; /* nothing to do */
 }
 
-/* Of an id that the last renewal has not reserved. */
+/* Error text for an id that the last renewal has not reserved. */
 #define NOT_RESERVED "the database has not been heard of for too long"
 
-/* ---- as the desk has it ---------------------------------------------------------------------- */
+/* ---- calls that the desk answers ------------------------------------------------------------- */
 
 static struct msg_id next_id(struct spool *sp)
 {
@@ -249,12 +251,17 @@ static int claim_parked(struct spool *sp, struct slice key, struct wall now, siz
     const struct desk_key *known;
     int err = desk_claim_parked(&s->desk, key, now, max, ret_ids, ret_count, ret_more);
 
+    if (*ret_count > 0) {
+        loader_look_at_key_again(s->loader);
+    }
     if (err == 0 && *ret_more && (*ret_count < max || max == 0)) {
         known = desk_key(&s->desk, key);
         if (known != NULL && desk_key_waits_elsewhere(known)) {
-            *ret_more = loader_want_key(s->loader, key);
+            *ret_more = loader_want_key(s->loader, key) || s->desk.passed_over;
         }
     }
+    /* Until all is counted, more mail may be parked under the key than is known. */
+    *ret_more = *ret_more || loader_is_counting(s->loader);
     return err == 0 && *ret_count == 0 && *ret_more && max > 0
                ? spool_fail(sp, -EAGAIN, "what is parked is not at hand yet")
                : err;
@@ -271,12 +278,12 @@ static int parked_keys(struct spool *sp, struct slice after, size_t max, struct 
     return desk_parked_keys(&s->desk, after, max, ret_keys, ret_count);
 }
 
-/* What is due and not on the desk is on its way, and its coming is told. */
+/* Mail that is due and not on the desk is being loaded; an event follows when it is loaded. */
 static int next_due(struct spool *sp, struct wall *ret_due)
 {
     struct cluster_spool *s = cluster_of(sp);
     int64_t next = finder_next(&s->finder);
-    int err = desk_next_due(&s->desk, ret_due);
+    int err = desk_next_due(&s->desk, (struct wall){s->now}, ret_due);
 
     if (next > s->now && next < ret_due->us) {
         ret_due->us = next;
@@ -312,7 +319,7 @@ static int read_content(struct spool *sp, struct msg_id id, struct buf *ret_byte
     return desk_read_content(&cluster_of(sp)->desk, id, ret_bytes, ret_fd, ret_size);
 }
 
-/* Until all were counted at the start it may be less than what is taken away. */
+/* A total may be below 0 until all mail was counted at the start. */
 static uint64_t not_below_0(uint64_t n)
 {
     return n <= INT64_MAX ? n : 0;
@@ -332,7 +339,7 @@ static int totals(struct spool *sp, struct spool_totals *ret_totals)
 
 static int free_bytes(struct spool *sp, uint64_t *ret_bytes)
 {
-    *ret_bytes = UINT64_MAX; /* the server does not say */
+    *ret_bytes = UINT64_MAX; /* the server does not report its free space */
     if (engine_member_is_unfit(cluster_of(sp)->member)) {
         return spool_fail(sp, -EROFS, "the server is not what it has to be");
     }
@@ -346,13 +353,13 @@ static void close_spool(struct spool *sp)
     struct cluster_spool *s = cluster_of(sp);
 
     committer_batch_free(s->extra);
-    committer_free(s->committer); /* what is under way may yet happen: under the fence */
+    committer_free(s->committer); /* commits in flight may still happen; the fence decides */
     housekeeper_free(s->housekeeper);
     loader_free(s->loader);
     engine_search_free(s->search);
     asks_free(s->asks);
     shared_texts_free(s->shared);
-    if (s->member != NULL) { /* alone at the descriptor, for which it waits */
+    if (s->member != NULL) { /* last, as leaving waits on the descriptor */
         engine_member_leave(s);
     }
     engine_member_free(s->member);
@@ -399,7 +406,7 @@ static int oldest(struct spool *sp, const struct spool_destination *of, struct w
     return cluster_search_oldest(engine_search_of(cluster_of(sp)->search), of, ret_arrived);
 }
 
-/* They see what is committed. */
+/* Searches see committed data only. */
 static const struct spool_search_part search = {
     .scan = scan,
     .count = count_matches,
@@ -433,12 +440,25 @@ static unsigned lease_nodes(const struct spool *sp)
     return engine_member_nodes_up(((const struct cluster_spool *)sp)->member);
 }
 
-static const struct spool_lease_part lease = {
-    .left_us = lease_left_us, .ended = lease_ended, .nodes = lease_nodes};
+static const char *lease_why(const struct spool *sp)
+{
+    return engine_member_why(((const struct cluster_spool *)sp)->member);
+}
+
+static int64_t clock_off_us(const struct spool *sp)
+{
+    return engine_member_clock_off_us(((const struct cluster_spool *)sp)->member);
+}
+
+static const struct spool_lease_part lease = {.left_us = lease_left_us,
+                                              .ended = lease_ended,
+                                              .nodes = lease_nodes,
+                                              .why = lease_why,
+                                              .clock_off_us = clock_off_us};
 
 static unsigned partition(const struct spool *sp, const struct spool_rcpt *r)
 {
-    return partition_of(r, parts_ring(sp, r)); /* all with these tables divide alike */
+    return partition_of(r, parts_ring(sp, r)); /* the same on all nodes */
 }
 
 static int submit_parts(struct spool *sp, struct msg_id whole, const struct spool_new *n,
@@ -568,6 +588,8 @@ static void measure(const struct spool *sp, struct spool_node_measures *ret)
     ret->given_up = engine_member_given_up(s->member);
     ret->missed = loader_missed(s->loader);
     ret->drift = s->recount.drift;
+    ret->lacks = engine_member_lacks(s->member);
+    ret->clock_us = engine_member_clock_us(s->member);
     ret->fresh_bytes = housekeeper_measures(s->housekeeper)->fresh_bytes;
     ret->oldest_snapshot_us = housekeeper_measures(s->housekeeper)->oldest_snapshot_us;
 }
@@ -664,7 +686,7 @@ static void route_by(struct spool *sp, uint64_t fingerprint)
     engine_member_route_by(cluster_of(sp)->member, fingerprint);
 }
 
-/* Redirects and the like make routes, too: each change of one raises the version. */
+/* Redirects and the like also determine routes; each change of one raises the version. */
 static uint64_t route_generation(const struct spool *sp)
 {
     const struct cluster_spool *s = (const struct cluster_spool *)sp;
@@ -779,8 +801,15 @@ static const struct spool_shared_part shared = {.is_there = shared_is_there,
                                                 .next = shared_next,
                                                 .is_cut = shared_is_cut};
 
+/* Open connections stay: their links read the target at each new connection. */
+static void set_secret(struct spool *sp, struct slice secret)
+{
+    cluster_url_set_password(&cluster_of(sp)->url, secret);
+}
+
 static const struct spool_engine cluster_engine = {
     .close = close_spool,
+    .set_secret = set_secret,
     .begin = begin,
     .rollback = rollback,
     .tidy = tidy,
@@ -817,7 +846,7 @@ static const struct spool_engine cluster_engine = {
     .routes = &routes,
 };
 
-/* New mail that passes goes to this fresh table from now on. */
+/* Sends new mail in passage to this fresh table from now on. */
 static void on_fresh(void *arg, unsigned now)
 {
     struct cluster_spool *s = arg;
@@ -831,7 +860,7 @@ static struct committer_batch *ask_recount(void *arg)
     int no = s->member == NULL ? SPOOL_NOBODY : engine_member_number(s->member);
 
     if (no == SPOOL_NOBODY || loader_is_counting(s->loader) || loader_is_deleting(s->loader)) {
-        return NULL; /* what was gained is not on the desk yet */
+        return NULL; /* mail of new partitions is not on the desk yet */
     }
     return recount_ask(&s->recount, no, committer_last(s->committer), boot_now().us);
 }

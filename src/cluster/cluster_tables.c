@@ -9,6 +9,9 @@
 
 #include "boot_clock.h"
 #include "check.h"
+#include "cluster_nodes.h"
+#include "member_sql.h"
+#include "membership.h"
 #include "schema.h"
 
 /* ---- connecting ------------------------------------------------------------------------------ */
@@ -27,7 +30,7 @@ PGresult *cluster_tables_ask(PGconn *conn, struct cluster_url *u, const char *sq
     return NULL;
 }
 
-/* The first value of the first row; empty: none. */
+/* Returns the first value of the first row, or an empty text. */
 static const char *first(const PGresult *r)
 {
     return PQntuples(r) > 0 && PQnfields(r) > 0 ? PQgetvalue(r, 0, 0) : "";
@@ -40,12 +43,13 @@ static bool is_new_enough(const PGconn *conn, struct cluster_url *u, struct buf 
     if (version < CLUSTER_SERVER_MIN) {
         (void)buf_addf(ret_error, "spool %s: the server has version %d.%d; expected %d or newer",
                        u->text, version / 10000, version % 10000,
-                       CLUSTER_SERVER_MIN / 10000); /* sticky */
+                       CLUSTER_SERVER_MIN / 10000); /* errors of the buffer are sticky */
     }
     return version >= CLUSTER_SERVER_MIN;
 }
 
-/* Are the tables there, and as this program knows them? */
+/* Do the tables exist, and in a format that this program knows? Returns 0 or a negative errno with
+ * its text. */
 static int look_at_format(PGconn *conn, struct cluster_url *u, int *ret_format,
                           struct buf *ret_error)
 {
@@ -62,7 +66,7 @@ static int look_at_format(PGconn *conn, struct cluster_url *u, int *ret_format,
         (void)buf_addf(ret_error,
                        "spool %s: there are no tables in schema %s; `sluice cluster init' makes "
                        "them",
-                       u->text, u->schema); /* sticky */
+                       u->text, u->schema);
         return -EPROTO;
     }
     r = cluster_tables_ask(conn, u, "SELECT format FROM cluster", ret_error);
@@ -71,7 +75,7 @@ static int look_at_format(PGconn *conn, struct cluster_url *u, int *ret_format,
     }
     if (PQntuples(r) == 0) {
         PQclear(r);
-        (void)buf_addf(ret_error, "spool %s: the table cluster has no row", u->text); /* sticky */
+        (void)buf_addf(ret_error, "spool %s: the table cluster has no row", u->text);
         return -EPROTO;
     }
     format = strtoll(first(r), NULL, 10);
@@ -79,7 +83,7 @@ static int look_at_format(PGconn *conn, struct cluster_url *u, int *ret_format,
     if (format < SCHEMA_FORMAT_MIN || format > SCHEMA_FORMAT) {
         (void)buf_addf(ret_error,
                        "spool %s: its tables have format %" PRId64 "; this program knows %d to %d",
-                       u->text, format, SCHEMA_FORMAT_MIN, SCHEMA_FORMAT); /* sticky */
+                       u->text, format, SCHEMA_FORMAT_MIN, SCHEMA_FORMAT);
         return -EPROTO;
     }
     *ret_format = (int)format;
@@ -106,7 +110,8 @@ PGconn *cluster_tables_open(struct cluster_url *u, int *ret_err, struct buf *ret
 
 /* ---- commands -------------------------------------------------------------------------------- */
 
-/* Connect for that use. NULL: *ret_err and *ret_error. */
+/* Connects for a use; `is_made`: the tables must exist. Returns NULL with *ret_err and *ret_error
+ * after an error. */
 static PGconn *begin(struct cluster_url *u, const char *url, enum cluster_url_use use,
                      struct slice password, bool is_made, int *ret_err, struct buf *ret_error)
 {
@@ -140,7 +145,7 @@ static int run(PGconn *conn, struct cluster_url *u, const char *sql, struct buf 
     return r != NULL ? 0 : -EIO;
 }
 
-/* IF NOT EXISTS wants rights to the database of who only has the schema. */
+/* CREATE SCHEMA IF NOT EXISTS would need rights to the database, even if the schema exists. */
 static int make_schema(PGconn *conn, struct cluster_url *u, struct buf *ret_error)
 {
     const char *const name = u->schema;
@@ -154,7 +159,7 @@ static int make_schema(PGconn *conn, struct cluster_url *u, struct buf *ret_erro
         cluster_url_say_error(u, conn, ret_error);
         err = -EIO;
     } else if (!is_there) {
-        (void)snprintf(sql, sizeof sql, "CREATE SCHEMA \"%s\"", u->schema); /* fits: it is short */
+        (void)snprintf(sql, sizeof sql, "CREATE SCHEMA \"%s\"", u->schema); /* fits */
         err = run(conn, u, sql, ret_error);
     }
     PQclear(r);
@@ -178,23 +183,23 @@ int cluster_tables_init(const char *url, struct slice password, bool flag, struc
             (void)buf_addf(out,
                            "%s: the tables are made; `sluice cluster check' looks at the "
                            "server's settings\n",
-                           u.text); /* sticky */
+                           u.text);
         }
     }
-    PQfinish(conn); /* what was begun is undone */
+    PQfinish(conn); /* undoes an open transaction */
     cluster_url_fini(&u);
     return err;
 }
 
-/* A setting that is not as it should be, and why it should. */
+/* Prints a setting that should be changed, and the reason. */
 static void advise(struct buf *out, const char *setting, const char *value, const char *advice)
 {
     (void)buf_addf(out, "advice: %s is %s; %s\n", setting, value[0] != '\0' ? value : "empty",
-                   advice); /* sticky */
+                   advice);
 }
 
-/* Settings, one a row: is it good, its name, its value, what to do. `must` are those without
- * which a node does not work. */
+/* Settings that should be changed, one per row: name, value and advice. A node does not work
+ * without those marked `must`. */
 static const char settings_sql[] =
     "SELECT * FROM (VALUES "
     "(current_setting('fsync') = 'on', true, 'fsync', current_setting('fsync'), "
@@ -229,7 +234,7 @@ static const char settings_sql[] =
     "current_setting('max_connections'), 'each node takes up to 7')) "
     "s (good, must, name, value, advice) WHERE NOT good";
 
-/* Is it good enough for a server without a standby? */
+/* Is the setting good enough for a server without a standby? */
 static bool is_fit_alone(const char *setting, const char *value)
 {
     return strcmp(setting, "synchronous_standby_names") == 0 ||
@@ -250,7 +255,7 @@ static int check_settings(PGconn *conn, struct cluster_url *u, bool needs_standb
             err = -EUCLEAN;
             (void)buf_addf(out, "error: %s is %s; %s\n", PQgetvalue(r, i, 2),
                            PQgetvalue(r, i, 3)[0] != '\0' ? PQgetvalue(r, i, 3) : "empty",
-                           PQgetvalue(r, i, 4)); /* sticky */
+                           PQgetvalue(r, i, 4));
         } else {
             advise(out, PQgetvalue(r, i, 2), PQgetvalue(r, i, 3), PQgetvalue(r, i, 4));
         }
@@ -259,7 +264,7 @@ static int check_settings(PGconn *conn, struct cluster_url *u, bool needs_standb
     return err;
 }
 
-/* What holds back vacuum and TRUNCATE, and standbys that are not there. */
+/* Transactions and slots that hold back vacuum, TRUNCATE or the removal of WAL. */
 static const char others_sql[] =
     "SELECT 'the oldest transaction of this database, of ' || coalesce(usename, '?') || ' (' || "
     "application_name || '), is ' || round(extract(epoch FROM now() - xact_start)) || "
@@ -275,13 +280,13 @@ static int check_advice(PGconn *conn, struct cluster_url *u, const char *sql, st
     PGresult *r = cluster_tables_ask(conn, u, sql, ret_error);
 
     for (int i = 0; r != NULL && i < PQntuples(r); i++) {
-        (void)buf_addf(out, "advice: %s\n", PQgetvalue(r, i, 0)); /* sticky */
+        (void)buf_addf(out, "advice: %s\n", PQgetvalue(r, i, 0));
     }
     PQclear(r);
     return r != NULL ? 0 : -EIO;
 }
 
-/* The database's clock decides nothing, but lists show ages by both. */
+/* No decision depends on the database's clock alone, but lists calculate ages from both clocks. */
 static int check_clock(PGconn *conn, struct cluster_url *u, struct buf *out, struct buf *ret_error)
 {
     PGresult *r = cluster_tables_ask(
@@ -296,7 +301,7 @@ static int check_clock(PGconn *conn, struct cluster_url *u, struct buf *out, str
     if (apart > 5000 || apart < -5000) {
         (void)buf_addf(
             out, "advice: the server's clock and that of this machine are %" PRId64 " s apart\n",
-            (apart < 0 ? -apart : apart) / 1000); /* sticky */
+            (apart < 0 ? -apart : apart) / 1000);
     }
     return 0;
 }
@@ -309,13 +314,13 @@ static int check_format(PGconn *conn, struct cluster_url *u, struct buf *out, st
         (void)buf_addf(out,
                        "advice: the tables have format %d, this program makes %d: `sluice cluster "
                        "upgrade' when all nodes have it\n",
-                       format, SCHEMA_FORMAT); /* sticky */
+                       format, SCHEMA_FORMAT);
     }
     return err;
 }
 
-/* Counts are nodes' own: each holds them against the tables, puts them right, and says how wrong
- * they were. */
+/* Nodes whose totals were wrong. Each node compares its totals with the tables, corrects them, and
+ * stores the difference in its status. */
 static const char drift_sql[] =
     "SELECT 'node ' || name || ' has counted what waits wrong, by ' || (status->>'drift') || ' "
     "messages since it was started, and has put that right: please report it' FROM node WHERE "
@@ -323,13 +328,49 @@ static const char drift_sql[] =
     "IN (0, 1, 2) AND jsonb_typeof(status->'drift') = 'number' AND (status->>'drift')::numeric > 0 "
     "ORDER BY name";
 
-/* Rows that nothing names. What is about to be named is younger than an hour: ids are times. */
+/* Nodes whose acknowledged changes this database lacks. The number of missing commits is known only
+ * within one incarnation, and counts the marker of each new connection. */
+#define LOSSES                                                                                     \
+    "SELECT 'node ' || name || ' had changes acknowledged that this server lacks: up to ' || "     \
+    "CASE WHEN here >> 36 = number >> 36 THEN (number - here)::text ELSE '?' END || ' commits, "   \
+    "each of one to some hundred messages or results of deliveries, the last of them at ' || "     \
+    "to_char(to_timestamp(at / 1000000.0), 'YYYY-MM-DD HH24:MI:SS TZ') FROM (SELECT "              \
+    "name, " MEMBER_SQL_LOST                                                                       \
+    " AS lost, state, " STATUS_NUMBER("lost_number") " AS number, " STATUS_NUMBER(                 \
+        "lost_at") " AS at, (SELECT coalesce(max(n), 0) FROM batch WHERE batch.node = "            \
+                   "node.no) AS here FROM node) n WHERE state <> 5 AND lost "                      \
+                   "> " MEMBER_SQL_ACCEPTED
+#define STATUS_NUMBER(name)                                                                        \
+    "CASE WHEN jsonb_typeof(status->'" name "') = 'number' THEN least(greatest((status->>'" name   \
+    "')::numeric, 0), 9e18)::bigint ELSE 0 END"
+static const char losses_sql[] = LOSSES " ORDER BY name";
+
+static int check_losses(PGconn *conn, struct cluster_url *u, struct buf *out, struct buf *ret_error)
+{
+    PGresult *r = cluster_tables_ask(conn, u, losses_sql, ret_error);
+    int err = r == NULL ? -EIO : PQntuples(r) > 0 ? -EUCLEAN : 0;
+
+    for (int i = 0; r != NULL && i < PQntuples(r); i++) {
+        (void)buf_addf(out, "error: %s\n", PQgetvalue(r, i, 0));
+    }
+    if (err == -EUCLEAN) {
+        (void)buf_addf(out,
+                       "advice: if another server has them, stop this one and promote that; if "
+                       "none has, `sluice cluster accept-loss --yes'\n");
+    }
+    PQclear(r);
+    return err;
+}
+
+/* Rows that no other row refers to. They must be older than an hour, as younger ones may still be
+ * in use; ids are times. */
 #define OLD "(extract(epoch FROM now()) * 1000000 - 3600000000)::bigint"
 
 #define LEASE_IS_WRONG                                                                             \
     "epoch NOT BETWEEN 0 AND 4611686018427387904 OR node NOT BETWEEN 0 AND 63 OR wanted NOT "      \
     "BETWEEN 0 AND 63"
-/* Lives are counted; what is above this was set by hand. Numbers of batches begin with them. */
+/* Incarnations are counted up; a number above this limit was set by hand. Numbers of batches
+ * contain the incarnation. */
 #define LIFE_IS_WRONG "incarnation NOT BETWEEN 0 AND 100000000"
 #define LAST_LIFE(no)                                                                              \
     "(SELECT 1 + coalesce(max(n) >> 36, 0) FROM batch WHERE n BETWEEN 0 AND 6871947673600000000 "  \
@@ -345,8 +386,8 @@ static const char drift_sql[] =
 static const struct {
     const char *what, *count_sql, *repair_sql;
 } orphans[] = {
-    /* What nodes work with. They go on by themselves when it is right again. A life that was given
-     * a number by hand is ended: the next one is above all of which there are batches. */
+    /* Rows that nodes work with; nodes go on by themselves once the rows are valid. An incarnation
+     * that was set by hand ends: the next one is above those of all batches. */
     {"leases that can't be; they are free now", "SELECT count(*) FROM lease WHERE " LEASE_IS_WRONG,
      "UPDATE lease SET node = NULL, wanted = NULL, epoch = extract(epoch FROM now())::bigint "
      "WHERE " LEASE_IS_WRONG},
@@ -367,8 +408,8 @@ static const struct {
                     "0 AND 5 THEN "
                     "state ELSE 1 END, name = CASE WHEN name <> '' THEN name ELSE 'node-' || no "
                     "END WHERE " NODE_IS_WRONG},
-    /* Mail is deferred in one transaction: what passes is nowhere else. As long as it seems to be,
-     * no node can defer it. */
+    /* Mail in passage is moved to the tables of waiting mail in one transaction, and is never in
+     * both. Mail with rows in both cannot be deferred. */
     {"parts of mail that is still passing; they are deleted, the mail is not",
      "SELECT count(*) FROM part JOIN (" PASSING ") f USING (p, id)",
      "WITH f AS MATERIALIZED (" PASSING "), r AS (DELETE FROM recipient USING f WHERE recipient.p "
@@ -393,7 +434,7 @@ static const struct {
      " AND NOT EXISTS (SELECT FROM part WHERE part.p = r.p AND part.id = r.id)",
      "DELETE FROM recipient r WHERE id < " OLD
      " AND NOT EXISTS (SELECT FROM part WHERE part.p = r.p AND part.id = r.id)"},
-    /* These are mail: what is left of it is shown to a human, and not thrown away. */
+    /* Rows of mail. They are not deleted: an operator must see them. */
     {"parts whose state can't be; they are put on hold",
      "SELECT count(*) FROM part WHERE state NOT BETWEEN 1 AND 4",
      "UPDATE part SET state = 3, parked = NULL, reason = 'its state was unknown' WHERE state NOT "
@@ -443,7 +484,7 @@ static int check_orphans(PGconn *conn, struct cluster_url *u, bool repair, struc
 
         if (strcmp(count, "0") != 0) {
             (void)buf_addf(out, "%s: %s %s\n", repair ? "repaired" : "error", count,
-                           orphans[i].what); /* sticky */
+                           orphans[i].what);
             err = repair ? err : -EUCLEAN;
         }
         PQclear(r);
@@ -454,7 +495,7 @@ static int check_orphans(PGconn *conn, struct cluster_url *u, bool repair, struc
     return err;
 }
 
-/* The graver of two. */
+/* Returns the more severe of two errors. */
 static int worse(int a, int b)
 {
     return a == 0 || (a == -EUCLEAN && b != 0) ? b : a;
@@ -470,13 +511,14 @@ int cluster_tables_check(const char *url, struct slice password, bool needs_stan
 
     if (conn != NULL) {
         err = check_settings(conn, &u, needs_standby, out, ret_error);
+        err = worse(err, check_losses(conn, &u, out, ret_error));
         err = worse(err, check_format(conn, &u, out, ret_error));
         err = worse(err, check_advice(conn, &u, others_sql, out, ret_error));
         err = worse(err, check_advice(conn, &u, drift_sql, out, ret_error));
         err = worse(err, check_clock(conn, &u, out, ret_error));
         err = worse(err, check_orphans(conn, &u, repair, out, ret_error));
         if (err == 0) {
-            (void)buf_addf(out, "%s: nothing is wrong with it\n", u.text); /* sticky */
+            (void)buf_addf(out, "%s: nothing is wrong with it\n", u.text);
         }
     }
     PQfinish(conn);
@@ -486,11 +528,12 @@ int cluster_tables_check(const char *url, struct slice password, bool needs_stan
 
 /* ---- upgrade --------------------------------------------------------------------------------- */
 
-/* A table that others read all the time is locked for a moment: who waits for it holds them up. */
+/* Nodes read the locked table all the time. A lock that waits blocks them, so it waits only for a
+ * moment. */
 #define UPGRADE_TRIES   20
 #define UPGRADE_WAIT_NS (500L * 1000 * 1000)
 
-/* Nodes that run, or may, and would have to stop, with the newest format that they know. */
+/* Nodes that run, or may run, and do not know the new format. */
 static const char behind_sql[] = "SELECT name, program, format_max FROM node WHERE state IN (0, 1, "
                                  "2) AND format_max < $1::int ORDER BY name";
 
@@ -513,13 +556,13 @@ static int look_for_older_nodes(PGconn *conn, struct cluster_url *u, int to, str
                        "%sspool %s: node %s runs %s, which knows formats up to %s, not %d: give "
                        "it the new program, or stop it (`sluice node remove' when it was killed)",
                        i > 0 ? "\n" : "", u->text, PQgetvalue(r, i, 0), PQgetvalue(r, i, 1),
-                       PQgetvalue(r, i, 2), to); /* sticky */
+                       PQgetvalue(r, i, 2), to);
     }
     PQclear(r);
     return err;
 }
 
-/* -EAGAIN: a lock was not to be had. */
+/* Executes a part of a step. Returns -EAGAIN if a lock could not be had. */
 static int run_step(PGconn *conn, struct cluster_url *u, const char *sql, struct buf *ret_error)
 {
     PGresult *r = cluster_url_exec(u, conn, sql, 0, NULL);
@@ -536,8 +579,8 @@ static int run_step(PGconn *conn, struct cluster_url *u, const char *sql, struct
     return err;
 }
 
-/* Who reads the format waits for the lock, so that no node learns of it between the look at the
- * nodes and the step. */
+/* Takes one step under a lock on the table `cluster`. Nodes that read the format wait for the lock,
+ * so none can start between the check of the nodes and the step. */
 static int take_step(PGconn *conn, struct cluster_url *u, int to, struct buf *ret_error)
 {
     char sql[100];
@@ -545,7 +588,7 @@ static int take_step(PGconn *conn, struct cluster_url *u, int to, struct buf *re
 
     err = run_step(conn, u, "BEGIN; SET LOCAL lock_timeout = 500; LOCK TABLE cluster", ret_error);
     err = err != 0 ? err : look_at_format(conn, u, &format, ret_error);
-    if (err == 0 && format != to - 1) { /* another operator was faster */
+    if (err == 0 && format != to - 1) { /* another operator has raised it */
         return run_step(conn, u, "ROLLBACK", ret_error);
     }
     err = err != 0 ? err : look_for_older_nodes(conn, u, to, ret_error);
@@ -563,7 +606,7 @@ static int raise_format(PGconn *conn, struct cluster_url *u, int to, struct buf 
     for (int i = 1; err == -EAGAIN && i < UPGRADE_TRIES; i++) {
         PQclear(cluster_url_exec(u, conn, "ROLLBACK", 0, NULL));
         buf_clear(ret_error);
-        (void)nanosleep(&pause, NULL); /* when it ends early we try earlier */
+        (void)nanosleep(&pause, NULL); /* a signal may end it early */
         err = take_step(conn, u, to, ret_error);
     }
     return err == -EAGAIN ? -EBUSY : err;
@@ -585,16 +628,48 @@ int cluster_tables_upgrade(const char *url, struct slice password, bool flag, st
     }
     if (err == 0) {
         (void)buf_addf(out, "%s: its tables have format %d, %s\n", u.text, SCHEMA_FORMAT,
-                       from < SCHEMA_FORMAT ? "from now on"
-                                            : "the newest that this program knows"); /* sticky */
+                       from < SCHEMA_FORMAT ? "from now on" : "the newest that this program knows");
     }
-    PQfinish(conn); /* what was begun is undone */
+    PQfinish(conn); /* undoes an open transaction */
     cluster_url_fini(&u);
     return err;
 }
 
-/* The mail that a backup brings back may have been delivered since. Passing mail is put among that
- * which waits, where it can be held. The order of the fence's rows is that of taking over. */
+/* Stores the number of the accepted losses: the highest that a node waits for, or the next one. */
+#define ACCEPT_LOSS                                                                                \
+    "INSERT INTO note (name, text) SELECT 'losses accepted', convert_to(greatest(1 "               \
+    "+ " MEMBER_SQL_ACCEPTED ", (SELECT coalesce(max(" MEMBER_SQL_LOST "), 0) FROM node))::text, " \
+    "'UTF8') ON CONFLICT (name) DO UPDATE SET text = excluded.text"
+
+int cluster_tables_accept_loss(const char *url, struct slice password, bool yes, struct buf *out,
+                               struct buf *ret_error)
+{
+    struct cluster_url u;
+    int err, losses = 0;
+    PGconn *conn = begin(&u, url, CLUSTER_URL_OPERATOR, password, true, &err, ret_error);
+
+    if (conn != NULL) {
+        losses = err = check_losses(conn, &u, out, ret_error);
+    }
+    if ((err == 0 || err == -EUCLEAN) && yes) {
+        err = run(conn, &u, ACCEPT_LOSS, ret_error);
+        if (err == 0) {
+            (void)buf_addf(out, "%s: nodes go on with what is there\n", u.text);
+        }
+    } else if (conn != NULL && losses == 0) {
+        (void)buf_addf(out,
+                       "%s: no node that runs has found anything missing; one that does not start "
+                       "for that reason goes on after `--yes'\n",
+                       u.text);
+    }
+    PQfinish(conn);
+    cluster_url_fini(&u);
+    return err;
+}
+
+/* Mail in a backup may have been delivered since. Mail in passage is moved to the tables of waiting
+ * mail, as only there it can be on hold. Rows of fence are locked in the same order as by a
+ * take-over. */
 #define RESTORE_FRESH(k)                                                                           \
     "WITH f AS (DELETE FROM fresh_" k " RETURNING *), m AS (INSERT INTO message (id, flags, "      \
     "rcpt_total, size, arrived, class_source, envid, client, chunks, bytes) SELECT id, flags, 1, " \
@@ -619,7 +694,41 @@ static const char restored_sql[] =
         RESTORE_FRESH("2") "UPDATE cluster SET timeline = 0, system_id = '';"
                            "UPDATE part SET state = 3, parked = NULL, reason = 'restored from a "
                            "backup: it may have been "
-                           "delivered since' WHERE state <> 3;";
+                           "delivered since' WHERE state <> 3;" ACCEPT_LOSS ";";
+
+/* Nodes that run are connected even if they renew no lease, as they refuse a restored database. */
+static const char connected_sql[] =
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = "
+    "current_user AND application_name = 'sluice' AND pid <> pg_backend_pid()";
+
+/* Are all nodes stopped? Returns -EBUSY with the nodes in *ret_error if not. */
+static int check_stopped(PGconn *conn, struct cluster_url *u, struct buf *ret_error)
+{
+    struct buf names;
+    PGresult *r = NULL;
+    int err = -EIO;
+
+    buf_init(&names, MEMBERSHIP_NODES_MAX * (MEMBERSHIP_NAME_MAX + 2));
+    if (cluster_nodes_alive(u, conn, &names, ret_error)) {
+        r = cluster_tables_ask(conn, u, connected_sql, ret_error);
+    }
+    if (r != NULL && buf_len(&names) > 0) {
+        (void)buf_addf(ret_error, "spool %s: nodes are running: %s; stop their daemons first",
+                       u->text, buf_cstr(&names));
+        err = -EBUSY;
+    } else if (r != NULL && strcmp(first(r), "0") != 0) {
+        (void)buf_addf(ret_error,
+                       "spool %s: %s connections of nodes or commands are open; stop all daemons "
+                       "first, and wait up to a minute for connections of machines that are gone",
+                       u->text, first(r));
+        err = -EBUSY;
+    } else if (r != NULL) {
+        err = 0;
+    }
+    buf_fini(&names);
+    PQclear(r);
+    return err;
+}
 
 int cluster_tables_restored(const char *url, struct slice password, bool flag, struct buf *out,
                             struct buf *ret_error)
@@ -631,22 +740,24 @@ int cluster_tables_restored(const char *url, struct slice password, bool flag, s
 
     (void)flag;
     if (conn != NULL) {
-        err = run(conn, &u, "BEGIN", ret_error);
+        err = check_stopped(conn, &u, ret_error);
+        err = err != 0 ? err : run(conn, &u, "BEGIN", ret_error);
         err = err != 0 ? err : run(conn, &u, restored_sql, ret_error);
         err = err != 0 ? err : look_at_format(conn, &u, &format, ret_error);
-        if (err == 0 && format >= 2) { /* numbers that were given since are not given again */
+        if (err == 0 && format >= 2) { /* skip numbers given since the backup */
             err = run(conn, &u, "UPDATE cluster SET interventions = interventions + 1000000",
                       ret_error);
         }
         err = err != 0 ? err : run(conn, &u, "COMMIT", ret_error);
     }
     if (err == 0) {
-        r = cluster_tables_ask(conn, &u, "SELECT count(*) FROM part WHERE state = 3", ret_error);
+        r = cluster_tables_ask(conn, &u, "SELECT count(DISTINCT message) FROM part WHERE state = 3",
+                               ret_error);
         err = r != NULL ? 0 : -EIO;
     }
     if (err == 0) {
         (void)buf_addf(out, "%s: %s messages are on hold; `sluice release' lets them go\n", u.text,
-                       first(r)); /* sticky */
+                       first(r)); /* errors are sticky */
     }
     PQclear(r);
     PQfinish(conn);

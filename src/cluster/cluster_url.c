@@ -14,8 +14,8 @@
 #include "mem.h"
 
 #define SOCKET_DIRECTORY "/var/run/postgresql"
-#define SCHEMA_MAX       63 /* PostgreSQL's own limit of names */
-/* Addresses of all names together. */
+#define SCHEMA_MAX       63 /* PostgreSQL's limit for names */
+/* Number of addresses of all hosts together. */
 #define ADDRESSES_MAX 32
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -28,7 +28,7 @@ static int hex_digit(char c)
                                   : -1;
 }
 
-/* %XX in place. False: what follows a % is no byte, or NUL. */
+/* Decodes %XX in place. Returns false if two hexadecimal digits are missing, or for NUL. */
 static bool decode(char *text)
 {
     char *to = text;
@@ -52,8 +52,7 @@ static bool decode(char *text)
     return true;
 }
 
-/* Cut off what stands before the first of `ends` and return what is behind it; NULL: it is not
- * there. */
+/* Ends the text at the first `end` and returns the text after it, or NULL if there is none. */
 static char *cut(char *text, char end)
 {
     char *at = strchr(text, end);
@@ -80,11 +79,12 @@ static bool is_port(const char *text)
 
 static bool wrong(struct buf *ret_error, const char *what, const char *expected)
 {
-    (void)buf_addf(ret_error, "postgresql: %s; expected %s", what, expected); /* sticky */
+    (void)buf_addf(ret_error, "postgresql: %s; expected %s", what,
+                   expected); /* errors of the buffer are sticky */
     return false;
 }
 
-/* One of the list: "host", "host:port", "[address]:port". */
+/* Adds a host of a list: "host", "host:port" or "[address]:port". */
 static bool add_host(struct cluster_url *u, char *text, struct buf *ret_error)
 {
     char *port = NULL, *host = text;
@@ -118,7 +118,7 @@ static bool add_host(struct cluster_url *u, char *text, struct buf *ret_error)
     return true;
 }
 
-/* A list as of `host=` or between // and /. */
+/* Reads the list of hosts in `host=`, or between // and /. */
 static bool set_hosts(struct cluster_url *u, char *list, struct buf *ret_error)
 {
     u->host_count = 0;
@@ -133,7 +133,7 @@ static bool set_hosts(struct cluster_url *u, char *list, struct buf *ret_error)
     return true;
 }
 
-/* One for all of them, or one for each. */
+/* Sets one port for all hosts, or one for each. */
 static bool set_ports(struct cluster_url *u, char *list, struct buf *ret_error)
 {
     const char *ports[CLUSTER_URL_HOSTS_MAX];
@@ -175,7 +175,7 @@ static bool set_schema(struct cluster_url *u, char *name, struct buf *ret_error)
     return true;
 }
 
-/* In a URL that has a password, nothing of it is repeated. */
+/* A value is never printed, as it may be a password. */
 static bool set_value(struct cluster_url *u, char *name, char *value, char **ports,
                       struct buf *ret_error)
 {
@@ -215,12 +215,12 @@ static bool set_value(struct cluster_url *u, char *name, char *value, char **por
         return wrong(ret_error, "a password in the URL, which everyone sees",
                      "it in the file that spool_password_file names");
     }
-    (void)buf_addf(ret_error, "postgresql: found `%.40s='", name); /* sticky */
+    (void)buf_addf(ret_error, "postgresql: found `%.40s='", name);
     return wrong(ret_error, "in the URL",
                  "host, port, user, dbname, schema, sslmode, sslrootcert, sslcert or sslkey");
 }
 
-/* Is it this machine? */
+/* Is the host this machine? */
 static bool is_local(const char *host)
 {
     struct in_addr v4;
@@ -254,17 +254,17 @@ static bool set_tls(struct cluster_url *u, struct buf *ret_error)
     return true;
 }
 
-/* Of each session of a node. First what may hold up its transactions for ever is ended; a server
- * that has lost its client notices within a minute, not in two hours. With enable_seqscan off the
- * cost of a small table without a fitting index is taken for immense, and each such statement would
- * be compiled (jit) for a tenth of a second. */
+/* Settings of each session of a node. The first one ends sessions that could block its transactions
+ * for ever. Keepalives let the server notice a lost client within a minute instead of two hours.
+ * JIT is off: with enable_seqscan = off a small table without a fitting index looks so expensive
+ * that each such statement would be compiled. That takes a tenth of a second. */
 static const char *const queue_settings[] = {
     LINK_SQL_END_ABANDONED("interval '5 s'"),
     "SET tcp_keepalives_idle = 10",
     "SET tcp_keepalives_interval = 5",
     "SET tcp_keepalives_count = 4",
     "SET tcp_user_timeout = 60000",
-    "SET statement_timeout = 0", /* link.h has a limit; the role's would end commits */
+    "SET statement_timeout = 0", /* link.h has a limit; that of the role would end commits */
     "SET idle_session_timeout = 0",
     "SET idle_in_transaction_session_timeout = 2500",
     "SET lock_timeout = 3000",
@@ -273,28 +273,37 @@ static const char *const queue_settings[] = {
     "SET enable_hashjoin = off",
     "SET enable_mergejoin = off",
     "SET jit = off",
-    NULL,
 };
+#define QUEUE_SETTINGS (sizeof queue_settings / sizeof queue_settings[0])
 
-/* An option's value stands in a list that spaces divide; a backslash takes one as it is. */
-static void set_options(struct cluster_url *u, enum cluster_url_use use)
+#define SET(name, value) ", set_config('" name "', '" value "', false)"
+
+static void set_settings(struct cluster_url *u, enum cluster_url_use use)
 {
     static const char *const settings[] = {
         [CLUSTER_URL_QUEUE] = "",
-        [CLUSTER_URL_READING] = ("-c default_transaction_read_only=on -c statement_timeout=10000 "
-                                 "-c lock_timeout=3000 -c plan_cache_mode=force_generic_plan "
-                                 "-c jit=off"),
-        [CLUSTER_URL_LOOKING] = ("-c default_transaction_read_only=on -c statement_timeout=0 "
-                                 "-c lock_timeout=3000 -c client_min_messages=warning"),
-        [CLUSTER_URL_OPERATOR] = ("-c statement_timeout=0 -c lock_timeout=3000 "
-                                  "-c client_min_messages=warning"),
+        [CLUSTER_URL_READING] = SET("default_transaction_read_only", "on")
+            SET("statement_timeout", "10000") SET("lock_timeout", "3000")
+                SET("plan_cache_mode", "force_generic_plan") SET("jit", "off"),
+        [CLUSTER_URL_LOOKING] =
+            SET("default_transaction_read_only", "on") SET("statement_timeout", "0")
+                SET("lock_timeout", "3000") SET("client_min_messages", "warning"),
+        [CLUSTER_URL_OPERATOR] = SET("statement_timeout", "0") SET("lock_timeout", "3000")
+            SET("client_min_messages", "warning"),
     };
+    unsigned count = 0;
 
-    (void)snprintf(u->options, sizeof u->options,
-                   "-c search_path=\"%s\" -c default_transaction_isolation=read\\ committed %s",
-                   u->schema, settings[use]); /* fits: a schema is short */
-    u->target.options = u->options;
-    u->target.settings = use == CLUSTER_URL_QUEUE ? queue_settings : NULL;
+    _Static_assert(QUEUE_SETTINGS < CLUSTER_URL_SETTINGS_MAX, "and session_sql");
+    (void)snprintf(u->session_sql, sizeof u->session_sql,
+                   "SELECT set_config('search_path', '\"%s\"', false)" SET(
+                       "default_transaction_isolation", "read committed") "%s",
+                   u->schema, settings[use]); /* fits, as a schema is short */
+    u->settings[count++] = u->session_sql;
+    for (size_t i = 0; use == CLUSTER_URL_QUEUE && i < QUEUE_SETTINGS; i++) {
+        u->settings[count++] = queue_settings[i];
+    }
+    u->settings[count] = NULL;
+    u->target.settings = u->settings;
     u->silent_s = CLUSTER_URL_SILENT_S;
     u->may_work = use == CLUSTER_URL_LOOKING || use == CLUSTER_URL_OPERATOR;
     u->target.session =
@@ -365,10 +374,10 @@ bool cluster_url_parse(struct cluster_url *u, const char *where, enum cluster_ur
     if (!set_tls(u, ret_error)) {
         return false;
     }
-    set_options(u, use);
+    set_settings(u, use);
     mem_free(u->text);
     u->text = mem_new(strlen(where) + strlen("postgresql:") + 1);
-    (void)sprintf(u->text, "postgresql:%s", where); /* as long */
+    (void)sprintf(u->text, "postgresql:%s", where); /* fits */
     return true;
 }
 
@@ -410,14 +419,14 @@ void cluster_url_fini(struct cluster_url *u)
 
 /* ---- addresses ------------------------------------------------------------------------------- */
 
-/* One more of each list. */
+/* Appends an address to the three lists. */
 static void add_address(struct buf lists[3], unsigned *count, const char *host, const char *address,
                         const char *port)
 {
     const char *const words[] = {host, address, port != NULL ? port : ""};
 
     for (size_t i = 0; i < 3; i++) {
-        (void)buf_addf(&lists[i], "%s%s", *count > 0 ? "," : "", words[i]); /* sticky */
+        (void)buf_addf(&lists[i], "%s%s", *count > 0 ? "," : "", words[i]);
     }
     ++*count;
 }
@@ -432,7 +441,7 @@ static void look_up(struct buf lists[3], unsigned *count, const char *host, cons
 
     if (result != 0) {
         (void)buf_addf(ret_error, "%s%s: %s", buf_len(ret_error) > 0 ? "; " : "", host,
-                       gai_strerror(result)); /* sticky */
+                       gai_strerror(result));
         return;
     }
     for (const struct addrinfo *i = found; i != NULL && *count < ADDRESSES_MAX; i = i->ai_next) {
@@ -469,7 +478,7 @@ bool cluster_url_resolve(struct cluster_url *u, struct buf *ret_error)
         u->target.hostaddr = u->lists[1];
         u->target.port = u->lists[2];
     } else {
-        (void)buf_addf(ret_error, "spool %s: %s", u->text, buf_cstr(&why)); /* sticky */
+        (void)buf_addf(ret_error, "spool %s: %s", u->text, buf_cstr(&why));
     }
     for (size_t i = 0; i < 3; i++) {
         buf_fini(&lists[i]);
@@ -497,7 +506,7 @@ static PGconn *connect_once(const struct link_target *t, PGPing *ret_ping)
     return conn;
 }
 
-/* Wait until an answer can be read. False: the time is over. */
+/* Waits until a result can be read. Returns false at the end of the time. */
 static bool wait_ready(PGconn *conn, int64_t us)
 {
     struct mono until = mono_after(boot_now(), us);
@@ -507,18 +516,18 @@ static bool wait_ready(PGconn *conn, int64_t us)
         ready.events = PQflush(conn) == 1 ? POLLIN | POLLOUT : POLLIN;
         (void)poll(&ready, 1, 200);
         if (PQconsumeInput(conn) != 1) {
-            return true; /* it is lost, which its result says */
+            return true; /* the connection is lost; its result has the error */
         }
     }
     return PQisBusy(conn) == 0 || PQstatus(conn) != CONNECTION_OK;
 }
 
-/* What becomes of a statement that has no answer yet. */
+/* State of a statement without an answer. */
 enum progress {
     PROGRESS_ANSWERED,
-    PROGRESS_LOST,    /* the server is silent, or its session waits for a statement */
+    PROGRESS_LOST,    /* the server is silent, or its session is idle */
     PROGRESS_STANDBY, /* its commit waits for a standby */
-    PROGRESS_WORK,    /* the server works on it, or does not say */
+    PROGRESS_WORK,    /* the server works on it, or its state is unknown */
 };
 
 static enum progress ask_of_session(PGconn *conn, int pid)
@@ -547,7 +556,8 @@ static enum progress ask_of_session(PGconn *conn, int pid)
     return progress;
 }
 
-/* By a second connection to the same host. A server that refuses one is not silent. */
+/* Asks the same host over a second connection. A server that refuses the connection is not
+ * silent. */
 static enum progress look_at_progress(const struct cluster_url *u, const PGconn *conn)
 {
     struct link_target t = u->target;
@@ -568,8 +578,9 @@ static enum progress look_at_progress(const struct cluster_url *u, const PGconn 
     return progress;
 }
 
-/* Wait for the answer to what was sent, as PQexec does. When there is none for so long, and no work
- * on it that `looks` can see, the connection is cut. */
+/* Waits for the last result, as PQexec does. Closes the connection if no result arrives in this
+ * time and the server does not work on the statement, as far as `looks` (may be NULL) can find
+ * out. */
 static PGresult *wait_for(PGconn *conn, int64_t us, const struct cluster_url *looks,
                           enum progress *ret_progress)
 {
@@ -617,7 +628,7 @@ PGresult *cluster_url_wait(struct cluster_url *u, PGconn *conn, int is_sent)
     return r;
 }
 
-/* Once its connection is cut. */
+/* Returns the state of the statement if its connection is closed before the answer. */
 static enum cluster_url_doubt doubt_of(const PGconn *conn, const char *sql)
 {
     if (strstr(sql, "COMMIT") != NULL) {
@@ -650,34 +661,101 @@ void cluster_url_say_error(const struct cluster_url *u, const PGconn *conn, stru
 
     if (u->silence != NULL) {
         (void)buf_addf(ret_error, "spool %s: %s for %d s%s", u->text, u->silence, u->silence_s,
-                       doubts[u->doubt]); /* sticky, as below */
+                       doubts[u->doubt]);
     } else {
         (void)buf_addf(ret_error, "spool %s: %.*s", u->text, SLICE_ARGS(words));
     }
 }
 
-/* A host of those in the URL. */
+/* Host of the URL with its connection. */
 struct candidate {
-    PGconn *conn;     /* NULL: it takes no writes, or is silent */
-    int64_t timeline; /* 0: it has none */
+    PGconn *conn;     /* NULL if the host accepts no writes or is silent */
+    int64_t timeline; /* 0 if unknown */
     char *name;       /* owned */
 };
 
-/* Does it answer a statement? A pool of connections lets us in, whatever is behind it. */
-static bool answers(struct candidate *c)
+/* Sends a statement that returns a number, which is 0 in *ret after an error. Returns false if the
+ * server is silent. */
+static bool ask_number(PGconn *conn, const char *sql, int64_t *ret)
 {
     enum progress progress;
     PGresult *r;
 
-    if (PQsendQuery(c->conn, "SELECT " LINK_SQL_TIMELINE) != 1) {
-        return true; /* it has gone, and the next statement says why */
+    *ret = 0;
+    if (PQsendQuery(conn, sql) != 1) {
+        return true; /* the connection is lost; the next statement fails with the reason */
     }
-    r = wait_for(c->conn, CLUSTER_URL_ANSWER_S * US_PER_S, NULL, &progress);
+    r = wait_for(conn, CLUSTER_URL_ANSWER_S * US_PER_S, NULL, &progress);
     if (PQresultStatus(r) == PGRES_TUPLES_OK && PQntuples(r) == 1) {
-        c->timeline = strtoll(PQgetvalue(r, 0, 0), NULL, 10);
-    } /* else it is another engine */
+        *ret = strtoll(PQgetvalue(r, 0, 0), NULL, 10);
+    }
     PQclear(r);
     return progress == PROGRESS_ANSWERED;
+}
+
+static int64_t session_of(PGconn *conn)
+{
+    int64_t pid;
+
+    (void)ask_number(conn, "SELECT pg_backend_pid()", &pid); /* 0 for silence, too */
+    return pid;
+}
+
+/* Does a pool of connections give transactions of one connection different sessions? A server of
+ * PostgreSQL names its session when it accepts the connection, and a pool gives a number that it
+ * has made up. In this case a second connection uses the pool alternately. If sessions are shared,
+ * it gets the session of the first one, or one of the two gets another than before. */
+static bool shares_sessions(const struct link_target *t, PGconn *conn)
+{
+    int64_t pid = session_of(conn), second_pid;
+    bool shared = false;
+    PGconn *second;
+
+    if (pid == 0 || pid == PQbackendPID(conn)) {
+        return false;
+    }
+    second = connect_once(t, NULL);
+    second_pid = session_of(second);
+    for (int i = 0; i < 8 && second_pid != 0 && !shared; i++) {
+        shared = second_pid == pid || session_of(second) != second_pid || session_of(conn) != pid;
+    }
+    PQfinish(second);
+    return shared;
+}
+
+/* Makes a new connection usable. Returns false with the reason in *why. */
+static bool is_usable(const struct cluster_url *u, const struct link_target *t, struct candidate *c,
+                      struct buf *why)
+{
+    enum progress progress;
+    PGresult *r;
+    bool is_set = PQsendQuery(c->conn, u->session_sql) == 1;
+
+    /* A pool accepts connections without a server. */
+    r = is_set ? wait_for(c->conn, CLUSTER_URL_ANSWER_S * US_PER_S, NULL, &progress) : NULL;
+    if (is_set && progress != PROGRESS_ANSWERED) {
+        (void)buf_addf(why, "the server lets us in, and has not answered for %d s",
+                       CLUSTER_URL_ANSWER_S);
+        is_set = false;
+    } else if (PQresultStatus(r) != PGRES_TUPLES_OK) {
+        (void)buf_addf(why, "%.*s", SLICE_ARGS(slice_trim(slice_string(PQerrorMessage(c->conn)))));
+        is_set = false;
+    }
+    PQclear(r);
+    if (!is_set) {
+        return false;
+    }
+    /* 0 for another engine, without timelines */
+    if (!ask_number(c->conn, "SELECT " LINK_SQL_TIMELINE, &c->timeline)) {
+        (void)buf_addf(why, "the server lets us in, and has not answered for %d s",
+                       CLUSTER_URL_ANSWER_S);
+        return false;
+    }
+    if (shares_sessions(t, c->conn)) {
+        (void)buf_addf(why, "%s", LINK_SHARED_SESSION);
+        return false;
+    }
+    return true;
 }
 
 static void try_host(const struct cluster_url *u, unsigned n, struct candidate *c, struct buf *why)
@@ -687,7 +765,7 @@ static void try_host(const struct cluster_url *u, unsigned n, struct candidate *
 
     for (int i = 0; i < LINK_LISTS; i++) {
         if (lists[i] != NULL) {
-            lists[i][strcspn(lists[i], ",")] = '\0'; /* that host alone */
+            lists[i][strcspn(lists[i], ",")] = '\0'; /* keep the first host only */
         }
     }
     c->name = mem_string(lists[0] != NULL && lists[0][0] != '\0' ? lists[0] : "the usual host");
@@ -697,22 +775,23 @@ static void try_host(const struct cluster_url *u, unsigned n, struct candidate *
                        SLICE_ARGS(slice_trim(slice_string(PQerrorMessage(c->conn)))),
                        PQconnectionNeedsPassword(c->conn) == 1
                            ? "; spool_password_file names the file for it"
-                           : ""); /* sticky, as below */
+                           : "");
         PQfinish(c->conn);
         c->conn = NULL;
-    } else if (!answers(c)) {
-        (void)buf_addf(why, "%sthe server lets us in, and has not answered for %d s",
-                       buf_len(why) > 0 ? "\n" : "", CLUSTER_URL_ANSWER_S);
-        PQfinish(c->conn);
-        c->conn = NULL;
+    } else {
+        (void)buf_addf(why, "%s", buf_len(why) > 0 ? "\n" : "");
+        if (!is_usable(u, &t, c, why)) {
+            PQfinish(c->conn);
+            c->conn = NULL;
+        }
     }
     for (int i = 0; i < LINK_LISTS; i++) {
         mem_free(lists[i]);
     }
 }
 
-/* The first of those with the highest timeline: one with a lower one is an old primary, a standby
- * of which was promoted. */
+/* Returns the first connection with the highest timeline. A host with a lower one is an old
+ * primary, whose standby was promoted. */
 static PGconn *choose(const struct cluster_url *u, struct candidate *cs, unsigned count,
                       struct buf *ret_error)
 {
@@ -728,11 +807,10 @@ static PGconn *choose(const struct cluster_url *u, struct candidate *cs, unsigne
             (void)buf_addf(ret_error,
                            "spool %s: %s is passed over: it is an old primary (timeline %" PRId64
                            ", and %s has %" PRId64 "); stop it\n",
-                           u->text, cs[i].name, cs[i].timeline, best->name,
-                           best->timeline); /* sticky */
+                           u->text, cs[i].name, cs[i].timeline, best->name, best->timeline);
         }
         if (&cs[i] != best) {
-            PQfinish(cs[i].conn); /* NULL is fine */
+            PQfinish(cs[i].conn); /* NULL is allowed */
         }
     }
     for (unsigned i = 0; i < count; i++) {
@@ -755,7 +833,7 @@ PGconn *cluster_url_connect(const struct cluster_url *u, struct buf *ret_error)
     }
     conn = choose(u, candidates, count, ret_error);
     if (conn == NULL) {
-        (void)buf_addf(ret_error, "spool %s: %s", u->text, buf_cstr(&why)); /* sticky */
+        (void)buf_addf(ret_error, "spool %s: %s", u->text, buf_cstr(&why));
     }
     buf_fini(&why);
     return conn;

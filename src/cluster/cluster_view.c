@@ -15,20 +15,21 @@
 #include "mem.h"
 #include "partition.h"
 
-/* Messages of a list whose rows are read at once, and for how long they are good. */
+/* Number of listed messages whose rows are read at once, and the time for which these rows are
+ * used. */
 #define CHUNK_MAX 64
 #define CHUNK_US  (2 * INT64_C(1000000))
 
 /* Rows that were read ahead. */
 struct chunk {
-    PGresult *messages, *rcpts; /* owned; NULL: not read */
+    PGresult *messages, *rcpts; /* owned; NULL if not read */
     uint64_t ids[CHUNK_MAX];
     size_t count;
-    size_t rcpts_max; /* of each message at most so many, from its first */
-    int64_t time;     /* us */
+    size_t rcpts_max; /* limit of recipients of each message in `rcpts` */
+    int64_t time;     /* time of the query, in microseconds */
 };
 
-/* Statements of which a list needs many, planned once. */
+/* Statements that a list executes many times, prepared once for each connection. */
 enum prepared { NOT_PREPARED, MESSAGES, RCPTS, PENDING, PREPARED_COUNT };
 static const char *const prepared_names[] = {"", "messages", "rcpts", "pending"};
 
@@ -36,10 +37,10 @@ struct view {
     struct spool base;
     struct cluster_url url;
     PGconn *conn;   /* owned */
-    PGresult *last; /* owned: what was handed out points into it */
+    PGresult *last; /* owned; returned texts point into it */
     struct cluster_search search;
     struct chunk chunk;
-    struct text_pool pool; /* of what is handed out */
+    struct text_pool pool; /* owned; returned texts */
     bool is_prepared[PREPARED_COUNT];
 };
 
@@ -48,9 +49,9 @@ static struct view *view_of(struct spool *sp)
     return (struct view *)sp;
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
-#define SAY(q, ...) ((void)buf_addf(&(q)->sql, __VA_ARGS__)) /* sticky */
+#define SAY(q, ...) ((void)buf_addf(&(q)->sql, __VA_ARGS__)) /* errors of the buffer are sticky */
 
 static PGresult *run(struct view *v, struct cluster_query *q, enum prepared which)
 {
@@ -76,8 +77,8 @@ static PGresult *run(struct view *v, struct cluster_query *q, enum prepared whic
                                                 q->lengths, q->formats, 1));
 }
 
-/* The connection is lost: another one, to the host that is the right one now. False: there is none,
- * and the words are kept. */
+/* Connects again after the connection was lost, to the host that is the primary now. Returns false
+ * if that fails; the previous error stays. */
 static bool connect_anew(struct view *v)
 {
     struct buf error;
@@ -94,8 +95,8 @@ static bool connect_anew(struct view *v)
     return conn != NULL;
 }
 
-/* Ask, once more when the connection had been lost. The answer is v->last, with values in
- * binary. */
+/* Executes a query, a second time if the connection was lost. The result is v->last, in binary
+ * form. Frees the query. */
 static int ask_prepared(struct view *v, struct cluster_query *q, enum prepared which)
 {
     int err = -EIO;
@@ -177,12 +178,12 @@ static int oldest(struct spool *sp, const struct spool_destination *of, struct w
     return cluster_search_oldest(&view_of(sp)->search, of, ret_arrived);
 }
 
-/* ---- by id ----------------------------------------------------------------------------------- */
+/* ---- messages by id -------------------------------------------------------------------------- */
 
-/* A list is read in chunks of messages whose partitions the search has told; one that is asked for
- * by its id alone is looked for in each partition. */
+/* A list is read in chunks, with the partitions that the search has found. The partition of a
+ * message that is requested by id alone is looked up first. */
 
-/* The parts of message u, or the one row of what is not divided. */
+/* Parts of message u, or the row of an undivided one. */
 #define PARTS                                                                                      \
     "(SELECT * FROM part WHERE p = u.p AND id = u.id AND message = id UNION ALL SELECT * FROM "    \
     "part WHERE message <> id AND message = u.id) x"
@@ -191,7 +192,7 @@ static int oldest(struct spool *sp, const struct spool_destination *of, struct w
     " UNION ALL SELECT due, arrived, created, size, flags, class_source, sender, envid, client, "  \
     "reason, class, 1, 1, 0, 1, 0, false, '' FROM fresh_" k " WHERE p = u.p AND id = u.id"
 
-/* In the order of answer_envelope and answer_wait. */
+/* Columns in the order of answer_envelope and answer_wait. */
 #define SQL_MESSAGES                                                                               \
     "SELECT u.id, e.* FROM unnest($1::smallint[], $2::bigint[]) AS u (p, id) CROSS JOIN LATERAL "  \
     "(SELECT coalesce(min(x.due) FILTER (WHERE x.kind = 0), min(x.due)), m.arrived, "              \
@@ -210,7 +211,8 @@ static int oldest(struct spool *sp, const struct spool_destination *of, struct w
     "0::bigint, ''::bytea, ''::bytea, ''::bytea, ''::bytea, ''::bytea FROM fresh_" k               \
     " WHERE p = u.p AND id = u.id AND $3::bigint < 1"
 
-/* n, and the order of answer_rcpt. $3: behind this one, $4: of each message so many. */
+/* The number n, then columns in the order of answer_rcpt. $3: only recipients after this number.
+ * $4: limit for each message. */
 #define SQL_RCPTS(condition)                                                                       \
     "SELECT u.id, e.* FROM unnest($1::smallint[], $2::bigint[]) AS u (p, id) CROSS JOIN LATERAL "  \
     "(SELECT r.n, r.notify, r.route_generation, r.address, r.orcpt, r.transport, r.nexthop, "      \
@@ -239,7 +241,7 @@ static bool is_in_chunk(const struct chunk *c, struct msg_id id)
     return false;
 }
 
-/* Ask for messages, or for recipients of theirs: behind number `after`, `max` of each. */
+/* Queries messages, or at most `max` recipients of each after number `after`. */
 static int ask_rows(struct view *v, enum prepared which, const uint16_t *ps, const uint64_t *ids,
                     size_t count, uint32_t after, size_t max)
 {
@@ -269,7 +271,7 @@ static int ask_rows(struct view *v, enum prepared which, const uint16_t *ps, con
     return err;
 }
 
-/* In which partition is it? -ENOENT. */
+/* Finds the partition of a message. Returns -ENOENT if there is no such message. */
 static int locate(struct view *v, struct msg_id id, uint16_t *ret_p)
 {
     const struct cluster_place *place = cluster_search_place(&v->search, id.n);
@@ -301,7 +303,7 @@ static int locate(struct view *v, struct msg_id id, uint16_t *ret_p)
     return err;
 }
 
-/* Rows of the message, and of those behind it in the list. */
+/* Reads the rows of the message and of those after it in the list. */
 static int read_chunk(struct view *v, struct msg_id id)
 {
     const struct cluster_piece *list = &v->search.piece;
@@ -371,7 +373,7 @@ static int read_message(struct spool *sp, struct msg_id id, struct spool_message
     return 0;
 }
 
-/* Recipients of the message from `r`, as far as the page has room. */
+/* Copies recipients of the message from the result, up to `max`. */
 static int take_rcpts(struct view *v, const PGresult *r, struct msg_id id, size_t max,
                       struct spool_rcpt *ret_rcpts, size_t *ret_count)
 {
@@ -449,7 +451,7 @@ static int write_all(int fd, struct slice bytes)
     return 0;
 }
 
-/* The pieces, one after the other, into a file in memory. */
+/* Reads all chunks into a file in memory. */
 static int read_pieces(struct view *v, struct msg_id id, int64_t count, int *ret_fd,
                        uint64_t *ret_size)
 {
@@ -471,7 +473,7 @@ static int read_pieces(struct view *v, struct msg_id id, int64_t count, int *ret
         }
     }
     if (err != 0 && fd >= 0) {
-        (void)close(fd); /* in memory */
+        (void)close(fd); /* cannot fail */
     }
     *ret_fd = err == 0 && lseek(fd, 0, SEEK_SET) == 0 ? fd : -1;
     return err;
@@ -514,7 +516,7 @@ static int read_content(struct spool *sp, struct msg_id id, struct buf *ret_byte
     return buf_add(ret_bytes, bytes(v, 0, 0)) ? 0 : spool_fail(sp, -ENOMEM, "content: too large");
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- interface ------------------------------------------------------------------------------- */
 
 static int totals(struct spool *sp, struct spool_totals *ret_totals)
 {
@@ -544,7 +546,7 @@ static int totals(struct spool *sp, struct spool_totals *ret_totals)
 
 static int free_bytes(struct spool *sp, uint64_t *ret_bytes)
 {
-    (void)sp; /* the server does not say */
+    (void)sp; /* the server does not report its free space */
     *ret_bytes = UINT64_MAX;
     return 0;
 }
@@ -552,7 +554,7 @@ static int free_bytes(struct spool *sp, uint64_t *ret_bytes)
 static bool is_claimed(const struct spool *sp, struct msg_id id)
 {
     (void)sp;
-    (void)id; /* the nodes know */
+    (void)id; /* only the nodes have claims */
     return false;
 }
 

@@ -7,9 +7,11 @@
 #include "marked_text.h"
 #include "mem.h"
 
-/* dimensions, has nulls, type of elements, length, index of the first */
+/* Size of an array's head: dimensions, has nulls, type of elements, length, index of the first
+ * element. */
 #define HEAD_SIZE 20
-/* A column has room for so many more like its first: of content few are copied to a larger one. */
+/* A column gets room for so many values of the size of its first, so that large content is rarely
+ * copied on growth. */
 #define USUAL_ROWS 64
 
 static uint32_t type_of(char letter)
@@ -155,7 +157,7 @@ void columns_row(struct columns *c, struct committer_batch *b)
     }
 }
 
-/* The heads of the arrays, and their parameters; how many. */
+/* Writes the heads of the arrays and fills in the parameters. Returns their number. */
 static int finish(struct columns *c, struct link_param params[COLUMNS_MAX + 1])
 {
     int count = 0;
@@ -174,10 +176,10 @@ static int finish(struct columns *c, struct link_param params[COLUMNS_MAX + 1])
         put_u32(column->bytes + 8, type_of(c->types[count]));
         put_u32(column->bytes + 12, c->rows);
         put_u32(column->bytes + 16, 1);
-        params[count] =
-            (struct link_param){.bytes = column->bytes,
-                                .len = c->rows > 0 ? column->len : HEAD_SIZE - 8, /* no dimension */
-                                .is_binary = true};
+        params[count] = (struct link_param){
+            .bytes = column->bytes,
+            .len = c->rows > 0 ? column->len : HEAD_SIZE - 8, /* an empty array has no dimension */
+            .is_binary = true};
     }
     c->rows = 0;
     c->bytes = 0;
@@ -199,7 +201,7 @@ void columns_flush(struct columns *c, struct committer_batch *b)
     if (c->rows > 0) {
         int count = finish(c, params);
 
-        committer_batch_add_taken(b, c->sql, params, count); /* content is large */
+        committer_batch_add_taken(b, c->sql, params, count); /* taken, as content is large */
         memset(c->column, 0, sizeof c->column);
     }
 }

@@ -1,9 +1,8 @@
 /*
- * Rows for one statement, gathered column by column: each column is a parameter, an array in
- * PostgreSQL's binary form, and the statement takes them apart again, with unnest($1, $2, ..) or
- * with ($1)[i].
+ * Rows of parameters for one statement, stored by column. Each column is one parameter, an array in
+ * PostgreSQL's binary form. The statement reads the rows with unnest($1, $2, ..) or ($1)[i].
  *
- * A column's type is a letter: s smallint, i int, l bigint, b bytea, t text (marked_text.h), o
+ * A letter is the type of a column: s smallint, i int, l bigint, b bytea, t text (marked_text.h), o
  * boolean.
  */
 #ifndef CLUSTER_COLUMNS_H
@@ -17,7 +16,7 @@
 #include "slice.h"
 
 #define COLUMNS_MAX 24
-/* More than this goes into a statement of its own. */
+/* Limits of one statement; further rows go into another statement. */
 #define COLUMNS_ROWS_MAX  256
 #define COLUMNS_BYTES_MAX ((size_t)4 << 20)
 
@@ -28,34 +27,35 @@ struct column {
 };
 
 struct columns {
-    const char *sql;   /* lasts as long as the program */
-    const char *types; /* a letter for each column; the same */
+    const char *sql;   /* static text */
+    const char *types; /* static text; a letter for each column */
     struct column column[COLUMNS_MAX];
     uint32_t rows;
-    unsigned at; /* the column that comes next */
+    unsigned at; /* index of the next column */
     size_t bytes;
 };
 
 void columns_init(struct columns *c, const char *sql, const char *types);
 void columns_fini(struct columns *c);
 
-/* The values of a row, in the order of its columns; then columns_row. */
+/* Appends the next value of a row; after the last value columns_row ends the row. */
 void columns_number(struct columns *c, int64_t n);
-void columns_bytes(struct columns *c, struct slice bytes); /* or text */
+void columns_bytes(struct columns *c, struct slice bytes); /* bytea or text */
 void columns_null(struct columns *c);
-/* The row is complete. When there are enough of them they join the batch. */
+/* Ends the row. Adds the statement to the batch when the limits are reached. */
 void columns_row(struct columns *c, struct committer_batch *b);
 
-/* The same for a statement that is not cut in pieces. */
+/* Ends the row of a statement that must not be split. */
 void columns_row_open(struct columns *c);
 
-/* The array of the only column, for a statement that is made elsewhere: lasts until the next call.
- */
+/* Returns the array of the only column, for another statement. It is valid until the next call.
+ * Removes the rows. */
 struct slice columns_array(struct columns *c);
 
-/* The statement joins the batch, if there are rows, and there are none afterwards. */
+/* Adds the statement to the batch if there are rows, and removes the rows. */
 void columns_flush(struct columns *c, struct committer_batch *b);
-/* The same, without rows, too, with one more parameter behind the columns. */
+/* Adds the statement to the batch, even without rows, with one more parameter after the columns.
+ * Removes the rows. */
 void columns_flush_with(struct columns *c, struct committer_batch *b, struct link_param more);
 
 #endif

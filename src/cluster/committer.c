@@ -13,38 +13,47 @@
 #include "check.h"
 #include "mem.h"
 
-/* Around each batch: prepared, with those of batches. */
+/* Statements around each batch; prepared. */
 static const char sql_begin[] = "BEGIN";
 static const char sql_commit[] = "COMMIT";
-/* The marker, under the fence: the node must be in force, and stay so until the commit, so FOR
- * SHARE keeps the row from those who take over. Division by zero (22012) fails all that follows. */
+/* The marker. The incarnation must be in force and stay in force until the commit, so FOR SHARE
+ * keeps take-overs from changing the fence's row. Otherwise division by zero (22012) fails the
+ * transaction. */
 static const char sql_fenced_marker[] =
     "INSERT INTO batch SELECT $1, $2 / count(*) FROM (SELECT 1 FROM fence WHERE no = $1 AND "
     "incarnation = $3 FOR SHARE) f";
-/* For who has locked the fence's row already. */
-static const char sql_marker[] = "INSERT INTO batch VALUES ($1, $2)";
+/* The marker for a transaction that has locked the fence's row. It is not inserted if the server
+ * lacks the committed batch $3. */
+static const char sql_marker[] =
+    "INSERT INTO batch (node, n) SELECT $1::smallint, $2::bigint WHERE $3::bigint = 0 OR EXISTS "
+    "(SELECT FROM batch WHERE node = $1::smallint AND n >= $3::bigint)";
 
 static const char words_stale[] =
     "another node has taken over: this incarnation is not in force any more";
 
 #define SQL_WAIT "SELECT incarnation FROM fence WHERE no = $1 FOR UPDATE"
-#define SQL_LOOK "SELECT n FROM batch WHERE node = $1 AND n >= $2 ORDER BY n LIMIT 2"
+/* Returns markers from number $2 on, and a row if the server has a marker of $3 or later; older
+ * ones are deleted. (A batch that is sent again after a look has a lower number than the look's
+ * marker, so the loss of that batch alone would not be noticed.) */
+#define SQL_LOOK                                                                                   \
+    "(SELECT n, 0::bigint FROM batch WHERE node = $1 AND n >= $2 ORDER BY n LIMIT 2) UNION ALL "   \
+    "SELECT max(n), 1::bigint FROM batch WHERE node = $1 AND n >= $3 HAVING max(n) IS NOT NULL"
 
-/* Begin, then the marker is answered. */
+/* Index of the marker's answer, after that of BEGIN. */
 #define MARKER_ANSWER 2
 
-/* Numbers of batches grow over all lives of a node, on whichever machine they are: each life has so
- * many. As it stands in SQL_NEW_FENCE, too. */
+/* Numbers of batches grow over all incarnations of a node, on any machine. Each incarnation has
+ * this many numbers, also in SQL_NEW_FENCE. */
 #define NUMBERS_OF_A_LIFE (INT64_C(1) << 36)
-/* Where a number stands in the database before it was given: by hand. */
+/* Numbers skipped if the database has a number that was not given yet, inserted by hand. */
 #define NUMBERS_PASSED_OVER (1 << 20)
 
 struct committer_statement {
     STAILQ_ENTRY(committer_statement) next;
     const char *sql;
     int count;
-    struct link_param *params; /* owned; they point into: */
-    char *block;               /* owned; NULL: the parameters are each owned */
+    struct link_param *params; /* owned; they point into `block` */
+    char *block;               /* owned; NULL if each parameter is owned */
 };
 
 struct committer_batch {
@@ -52,20 +61,20 @@ struct committer_batch {
     STAILQ_HEAD(, committer_statement) statements;
     int64_t number;
     unsigned tries;
-    unsigned sends; /* how often it was sent, 2 at most */
+    unsigned sends; /* number of times it was sent; 2 for more */
     enum { BATCH_WAITING, BATCH_SENT, BATCH_ENDED } state;
-    int rc;           /* of BATCH_ENDED */
-    bool committed;   /* COMMIT was answered */
-    bool refused;     /* a statement has failed */
-    unsigned answers; /* of its statements, */
-    unsigned sent;    /* .. and how many there are, COMMIT the last */
+    int rc;           /* result in state BATCH_ENDED */
+    bool committed;   /* whether COMMIT was answered */
+    bool refused;     /* whether a statement has failed */
+    unsigned answers; /* number of statements that were answered */
+    unsigned sent;    /* number of statements that were sent, COMMIT the last */
     char error_state[6];
 };
 
 enum committer_state {
-    COMMITTER_DOWN,    /* the timer says when to connect */
-    COMMITTER_OPENING, /* connecting, and settings */
-    COMMITTER_DOUBT,   /* what has become of what was sent? */
+    COMMITTER_DOWN,    /* the timer has the time of the next attempt to connect */
+    COMMITTER_OPENING, /* connecting, and changing settings */
+    COMMITTER_DOUBT,   /* the look: finding out which batches were committed */
     COMMITTER_UP,
     COMMITTER_UNDOING, /* ROLLBACK after a failure */
 };
@@ -76,21 +85,24 @@ struct committer {
     int timer; /* owned */
     int node;
     int64_t incarnation;
-    int64_t last; /* number of a batch or marker */
+    int64_t last; /* last number of a batch or marker */
+    int64_t kept; /* number that was committed last; 0 if unknown */
     enum committer_state state;
     STAILQ_HEAD(, committer_batch) batches;
     unsigned count;
     bool is_held, is_over;
-    bool in_force; /* the look has found our incarnation */
+    bool in_force; /* whether the look has found this incarnation in the fence */
     int64_t found[COMMITTER_UNDER_WAY_MAX];
     unsigned found_count;
+    bool found_kept;
+    int64_t look_marker; /* number of the look's own marker */
     bool look_failed;
-    bool has_warned;     /* the server: a commit did not wait for the standby */
-    uint64_t in_the_way; /* a message's id: see committer_in_the_way */
+    bool has_warned;     /* whether the server warned: a commit did not wait for the standby */
+    uint64_t in_the_way; /* message id that committer_in_the_way returns */
     char error[LINK_ERROR_MAX];
 };
 
-/* The incarnation is as the database has it; the bound keeps the product in range. */
+/* The incarnation comes from the database; the modulus keeps the product in range. */
 static int64_t before_first_number(int64_t incarnation)
 {
     return incarnation % (INT64_MAX / NUMBERS_OF_A_LIFE) * NUMBERS_OF_A_LIFE;
@@ -105,7 +117,7 @@ static void set_timer(const struct committer *c, int64_t us)
 
 static void keep_error(struct committer *c, const char *words)
 {
-    (void)snprintf(c->error, sizeof c->error, "%s", words); /* cut */
+    (void)snprintf(c->error, sizeof c->error, "%s", words); /* cut if too long */
 }
 
 /* ---- batches --------------------------------------------------------------------------------- */
@@ -191,23 +203,15 @@ static void send_plain(struct committer *c, const char *sql)
     link_send(c->link, sql, NULL, 0);
 }
 
+/* Sends a statement whose first parameter is the node's number. */
 static void send_numbers(struct committer *c, const char *sql, int64_t a, int64_t b)
-{
-    char room[2][LINK_NUMBER_SIZE];
-    const struct link_param params[] = {link_number_param(room[0], a),
-                                        link_number_param(room[1], b)};
-
-    link_send(c->link, sql, params, 2);
-}
-
-static void send_fenced_marker(struct committer *c, int64_t n)
 {
     char room[3][LINK_NUMBER_SIZE];
     const struct link_param params[] = {link_number_param(room[0], c->node),
-                                        link_number_param(room[1], n),
-                                        link_number_param(room[2], c->incarnation)};
+                                        link_number_param(room[1], a),
+                                        link_number_param(room[2], b)};
 
-    link_send(c->link, sql_fenced_marker, params, 3);
+    link_send(c->link, sql, params, 3);
 }
 
 unsigned committer_batch_send(const struct committer_batch *b, struct link *l)
@@ -230,7 +234,7 @@ static void send_batch(struct committer *c, struct committer_batch *b)
     b->committed = b->refused = false;
     b->answers = 0;
     send_plain(c, sql_begin);
-    send_fenced_marker(c, b->number);
+    send_numbers(c, sql_fenced_marker, b->number, c->incarnation);
     b->sent = MARKER_ANSWER + committer_batch_send(b, c->link) + 1;
     send_plain(c, sql_commit);
     link_sync(c->link);
@@ -251,9 +255,9 @@ static void send_waiting(struct committer *c)
     }
 }
 
-/* ---- ends ------------------------------------------------------------------------------------ */
+/* ---- failures -------------------------------------------------------------------------------- */
 
-/* All from `b` on have failed. */
+/* Ends `b` with an error, and all after it with -ECANCELED. */
 static void fail_from(struct committer_batch *b, int rc)
 {
     for (; b != NULL; b = STAILQ_NEXT(b, next)) {
@@ -284,14 +288,15 @@ static int errno_of(const char *state)
                                                                         : -EIO;
 }
 
-/* Is it about tables, not about what was to be stored? What was prepared goes by the tables as they
- * were then, and may fail for ever after they were altered. */
+/* Is the error about tables rather than rows? Prepared statements use the tables as they were when
+ * prepared, and may fail for ever after the tables were altered. */
 static bool is_of_tables(const char *state)
 {
     return strncmp(state, "42", 2) == 0 || strncmp(state, "0A", 2) == 0;
 }
 
-/* The session is in the transaction that failed; and so is what was sent behind it. */
+/* Handles the failure of the first batch; batches sent after it are in the same failed
+ * transaction. */
 static void undo(struct committer *c)
 {
     struct committer_batch *b = first_not_ended(c);
@@ -329,7 +334,7 @@ static bool is_good(const PGresult *result)
     return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
 }
 
-/* The first that was sent and has not ended. */
+/* Returns the oldest batch if it was sent and has not ended, or NULL. */
 static struct committer_batch *first_sent(struct committer *c)
 {
     struct committer_batch *b = first_not_ended(c);
@@ -337,7 +342,7 @@ static struct committer_batch *first_sent(struct committer *c)
     return b != NULL && b->state == BATCH_SENT ? b : NULL;
 }
 
-/* Of "Key (p, id)=(3, 123) already exists.", in whichever language, 123; or 0. */
+/* Returns 123 for "Key (p, id)=(3, 123) already exists.", in any language, or 0. */
 static uint64_t id_of_key(const char *detail)
 {
     const char *names = strchr(detail, '('), *values = strstr(detail, ")=(");
@@ -364,7 +369,7 @@ static void keep_words(struct committer *c, const PGresult *result)
 
     (void)snprintf(c->error, sizeof c->error, "%s%s%s",
                    words != NULL ? words : "the database refuses it", detail != NULL ? ": " : "",
-                   detail != NULL ? detail : ""); /* cut */
+                   detail != NULL ? detail : ""); /* cut if too long */
     c->in_the_way = detail != NULL ? id_of_key(detail) : 0;
 }
 
@@ -374,7 +379,7 @@ static void note_failure(struct committer *c, struct committer_batch *b, const P
     const char *words = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
 
     if (b->refused || PQresultStatus(result) == PGRES_PIPELINE_ABORTED) {
-        return; /* the first is the reason */
+        return; /* the first error is the reason */
     }
     b->refused = true;
     if (b != first_not_ended(c)) {
@@ -383,7 +388,7 @@ static void note_failure(struct committer *c, struct committer_batch *b, const P
     (void)snprintf(b->error_state, sizeof b->error_state, "%s", state != NULL ? state : "");
     if (b->answers == MARKER_ANSWER && strcmp(b->error_state, "23505") == 0 && b->sends == 1) {
         c->last += NUMBERS_PASSED_OVER;
-        b->error_state[0] = '\0'; /* the next try is better */
+        b->error_state[0] = '\0'; /* the next attempt uses a higher number */
         keep_error(c, "the table batch has a number that was not given yet");
         return;
     }
@@ -391,12 +396,12 @@ static void note_failure(struct committer *c, struct committer_batch *b, const P
         link_drop(c->link, "a batch that was sent again is there already");
         return;
     }
-    if (strcmp(b->error_state, "25006") == 0) { /* read only: another takes writes, or will */
+    if (strcmp(b->error_state, "25006") == 0) { /* read-only: no longer the primary */
         link_drop(c->link, words != NULL ? words : "the database is read only");
         return;
     }
     if (b->answers == 1 || b->answers == b->sent) {
-        /* Its transaction has not begun, or has ended: the next one does not fail for its sake. */
+        /* Its transaction has not begun, or has ended, so the next batch is not affected. */
         b->tries++;
         link_drop(c->link, words != NULL ? words : "the database refuses a transaction");
         return;
@@ -408,13 +413,13 @@ static void note_failure(struct committer *c, struct committer_batch *b, const P
     }
 }
 
-/* Which an answer is about. Those behind one that failed are answered, too, before the ROLLBACK can
- * be sent. NULL: none was sent. */
+/* Returns the batch of an answer, or NULL if none was sent. Batches after one that failed are
+ * answered, too, before ROLLBACK is sent. */
 static struct committer_batch *answered_batch(struct committer *c)
 {
     struct committer_batch *b = first_sent(c);
 
-    while (b != NULL && b->refused && b->committed) { /* its sync has come */
+    while (b != NULL && b->refused && b->committed) { /* all its answers were received */
         b = STAILQ_NEXT(b, next);
     }
     return b;
@@ -442,7 +447,7 @@ static void batch_answer(struct committer *c, const PGresult *result)
     }
     next = STAILQ_NEXT(b, next);
     if (b->refused) {
-        b->committed = true; /* its answers are complete */
+        b->committed = true; /* all its answers were received */
         if (next != NULL && next->state == BATCH_SENT) {
             return;
         }
@@ -452,10 +457,25 @@ static void batch_answer(struct committer *c, const PGresult *result)
     } else {
         b->state = BATCH_ENDED;
         b->rc = 0;
+        c->kept = b->number;
     }
 }
 
 static void opened(struct committer *c);
+
+static void take_found(struct committer *c, const PGresult *result, int row)
+{
+    int64_t n, is_kept;
+
+    if (!link_number(result, row, 0, &n) || !link_number(result, row, 1, &is_kept)) {
+        return;
+    }
+    if (is_kept != 0) {
+        c->found_kept = true;
+    } else if (c->found_count < COMMITTER_UNDER_WAY_MAX) {
+        c->found[c->found_count++] = n;
+    }
+}
 
 static void doubt_answer(struct committer *c, const PGresult *result)
 {
@@ -470,10 +490,9 @@ static void doubt_answer(struct committer *c, const PGresult *result)
         } else if (PQnfields(result) == 1 && strcmp(PQfname(result, 0), "incarnation") == 0) {
             c->in_force = PQntuples(result) == 1 && link_number(result, 0, 0, &incarnation) &&
                           incarnation == c->incarnation;
-        } else if (PQnfields(result) == 1) {
-            for (int row = 0; row < PQntuples(result) && c->found_count < COMMITTER_UNDER_WAY_MAX;
-                 row++) {
-                c->found_count += link_number(result, row, 0, &c->found[c->found_count]);
+        } else if (PQnfields(result) == 2) {
+            for (int row = 0; row < PQntuples(result); row++) {
+                take_found(c, result, row);
             }
         }
         return;
@@ -508,8 +527,8 @@ static void answer(void *arg, struct link *l, const PGresult *result)
 
 /* ---- the connection -------------------------------------------------------------------------- */
 
-/* Look what has become of what was sent; the marker that is added makes all of it durable, and is a
- * proof that this incarnation is in force. */
+/* Begins the look. Its marker makes earlier commits durable, and proves that this incarnation is in
+ * force. */
 static void begin_doubt(struct committer *c)
 {
     const struct committer_batch *first = first_not_ended(c);
@@ -517,17 +536,18 @@ static void begin_doubt(struct committer *c)
     const struct link_param node = link_number_param(room[0], c->node);
 
     c->state = COMMITTER_DOUBT;
-    c->in_force = c->look_failed = c->has_warned = false;
+    c->in_force = c->look_failed = c->has_warned = c->found_kept = false;
     c->found_count = 0;
+    c->look_marker = ++c->last;
     send_plain(c, sql_begin);
     link_send(c->link, SQL_WAIT, &node, 1);
-    send_numbers(c, SQL_LOOK, c->node, first != NULL ? first->number : c->last + 1);
-    send_numbers(c, sql_marker, c->node, ++c->last);
+    send_numbers(c, SQL_LOOK, first != NULL ? first->number : c->look_marker, c->kept);
+    send_numbers(c, sql_marker, c->look_marker, c->kept);
     send_plain(c, sql_commit);
     link_sync(c->link);
 }
 
-/* What was found out is durable. */
+/* Ends the look, whose result is durable. */
 static void opened(struct committer *c)
 {
     struct committer_batch *b;
@@ -537,7 +557,12 @@ static void opened(struct committer *c)
                   c->look_failed ? c->error : "the database has not committed as it should");
         return;
     }
+    if (c->kept != 0 && !c->found_kept) {
+        link_pass_over(c->link, "the server lacks a batch that it, or another, has committed");
+        return;
+    }
     c->state = COMMITTER_UP;
+    c->kept = c->kept == 0 ? c->look_marker : c->kept; /* a look acknowledges no mail */
     set_timer(c, 0);
     STAILQ_FOREACH(b, &c->batches, next)
     {
@@ -555,7 +580,7 @@ static void opened(struct committer *c)
     }
     b = first_not_ended(c);
     if (b != NULL && b->tries >= COMMITTER_TRIES) {
-        fail_from(b, errno_of(b->error_state)); /* its transaction is refused */
+        fail_from(b, errno_of(b->error_state)); /* its transaction was refused */
     }
     if (!c->in_force) {
         keep_error(c, words_stale);
@@ -583,10 +608,10 @@ static void notice(void *arg, struct link *l, const char *state, const char *wor
 
     (void)l;
     (void)words;
-    c->has_warned = c->has_warned || strncmp(state, "01", 2) == 0; /* "committed locally" */
+    c->has_warned = c->has_warned || strncmp(state, "01", 2) == 0; /* such as "committed locally" */
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- interface ------------------------------------------------------------------------------- */
 
 static const struct link_owner owner = {.changed = changed, .answer = answer, .notice = notice};
 
@@ -643,7 +668,7 @@ void committer_leave(struct committer *c)
     c->is_over = true;
 }
 
-/* What was not sent has not happened, and never will. */
+/* Fails the batches that were not sent; they were not committed, and will not be. */
 static void fail_waiting(struct committer *c)
 {
     struct committer_batch *b = first_not_ended(c);
@@ -659,11 +684,12 @@ void committer_enter(struct committer *c, int node, int64_t incarnation)
     fail_waiting(c);
     CHECK(first_not_ended(c) == NULL);
     c->is_over = false;
+    c->kept = node == c->node ? c->kept : 0;
     c->node = node;
     c->incarnation = incarnation;
     c->last = before_first_number(incarnation);
     if (c->state == COMMITTER_DOUBT) {
-        link_drop(c->link, "the node has registered anew"); /* it asks about the former life */
+        link_drop(c->link, "the node has registered anew"); /* its look is out of date */
     }
 }
 
@@ -677,7 +703,7 @@ int64_t committer_begin(struct committer *c, struct committer_batch *b)
     b->state = BATCH_WAITING;
     for (; older != NULL; older = STAILQ_NEXT(older, next)) {
         if (older->state == BATCH_ENDED && older->rc != 0) {
-            fail_from(b, -ECANCELED); /* its maker could not know that yet */
+            fail_from(b, -ECANCELED); /* committer_end has not returned the failure yet */
         }
     }
     STAILQ_INSERT_TAIL(&c->batches, b, next);
@@ -735,10 +761,21 @@ void committer_turn(struct committer *c)
         c->state = COMMITTER_OPENING;
         link_connect(c->link);
     }
-    link_flush(c->link); /* what the answers made us send */
+    link_flush(c->link); /* send what the answers caused */
 }
 
 bool committer_is_up(const struct committer *c)
 {
     return c->state == COMMITTER_UP;
+}
+
+int64_t committer_kept(const struct committer *c, int *ret_node)
+{
+    *ret_node = c->node;
+    return c->kept;
+}
+
+void committer_forget(struct committer *c)
+{
+    c->kept = 0;
 }

@@ -1,27 +1,37 @@
 /*
- * Batches of one node, made durable in a database: in their order, each once, under the node's
- * fence, over lost connections.
+ * Committer: makes the batches of a node durable in a database. Batches are committed in their
+ * order, exactly once, only while the node's incarnation is in force, and despite lost connections.
  *
- *   committer_begin --> WAITING --sent--> SENT --answered--> ended: 0, or an error; then the
- *                          ^               |                 younger ones are cancelled
- *                          +--- not in ----+ connection lost: is it in? (markers)
- *                               the database       +--> it is: ended with 0
+ *    committer_begin --> WAITING --sent--> SENT --answered--> ended: 0, or an error; then the
+ *                           ^               |                 younger ones are cancelled
+ *                           +--- not in ----+ connection lost: is it in? (markers)
+ *                                the database       +--> it is: ended with 0
  *
- * A batch is one transaction: a marker (node, number), which says afterwards that the batch
- * happened, is stored if the fence is in force, whose lock lasts until the commit; then come its
- * statements. When a connection is lost with batches unanswered, a new one first waits for the old
- * session's transaction to end (it takes the fence's row), then looks for the markers, and commits
- * a marker of its own: that commit waits for the standby, and with it for all that is older. So
- * what is told as done is on the standby, too, and nothing is done twice. The same look is made
- * when a marker is refused because it is there already; when a commit is refused, or the server
- * warns that it did not wait for the standby; and when the server takes no writes any more.
+ * A batch is one transaction. Its first statement inserts a marker (node, number), which proves
+ * later that the batch was committed. The insert fails if the fence has another incarnation, and
+ * locks the fence's row until the commit. The statements of the batch follow.
  *
- * Errors: -ESTALE (another has taken this node's mail: its incarnation is not in force any more;
- * nothing can be committed before it registers again), -ENOSPC, -ECANCELED (an older one failed),
- * -EUCLEAN (a row that no node has made is in the way: a further try is no better), -EIO.
- * Serialization failures, deadlocks and lock timeouts are tried again, COMMITTER_TRIES times.
- * Without a connection batches stay under way, for as long as it takes: what was sent may have
- * happened, and only the database knows.
+ * If a connection is lost before all batches were answered, the look follows: a new connection
+ * first waits until the old session's transaction has ended, by locking the fence's row. Then it
+ * searches for the markers of the batches, and commits a marker of its own. This commit waits for
+ * the standby, and so for all earlier commits. Therefore a batch that is reported as durable is on
+ * the standby, too, and no batch is committed twice. The look also follows if a marker exists
+ * already, if a commit is refused, or if the server becomes read-only. It follows, too, if the
+ * server warns that it did not wait for the standby.
+ *
+ * Errors:
+ *
+ *   -ESTALE     Another node has taken over. This node must register again before it commits.
+ *   -ENOSPC     The server has no space.
+ *   -EUCLEAN    A row that no node has made has the key of a new row; another attempt cannot help.
+ *   -ECANCELED  An older batch has failed.
+ *   -EIO        Any other error.
+ *
+ * A batch that fails by serialization, deadlock or lock timeout is sent again, up to
+ * COMMITTER_TRIES times.
+ *
+ * Without a connection batches stay in flight without a limit of time, as a batch that was sent may
+ * have been committed, and only the database has the answer.
  */
 #ifndef CLUSTER_COMMITTER_H
 #define CLUSTER_COMMITTER_H
@@ -34,62 +44,75 @@
 
 #define COMMITTER_UNDER_WAY_MAX 2
 #define COMMITTER_TRIES         5
-/* Between two tries to connect. */
+/* Time between two attempts to connect. */
 #define COMMITTER_AGAIN_US (200 * INT64_C(1000))
 
-/* A statement with its parameters: copies in one block, each ended by NUL, or taken ones. */
+/* Statement with its parameters: either copies in one block, each followed by NUL, or taken
+ * ones. */
 struct committer_statement;
 
-/* The open batch; owned by its maker until committer_begin. */
+/* Batch of statements; owned by its maker until committer_begin. */
 struct committer_batch;
 
 struct committer_batch *committer_batch_new(void);
-void committer_batch_free(struct committer_batch *b); /* NULL is fine */
-/* Copies the parameters; `sql` lasts as long as the program. */
+void committer_batch_free(struct committer_batch *b); /* NULL is allowed */
+/* Adds a statement; copies the parameters. `sql` must be static. */
 void committer_batch_add(struct committer_batch *b, const char *sql,
                          const struct link_param *params, int count);
 
-/* The same with parameters whose bytes are taken: each from mem_new or the like, or NULL. */
+/* Adds a statement; takes the bytes of the parameters, each from mem_new or the like, or NULL. */
 void committer_batch_add_taken(struct committer_batch *b, const char *sql,
                                const struct link_param *params, int count);
 
-/* The statements of `more` (taken; NULL is fine) follow on those of `b`. */
+/* Appends the statements of `more` to those of `b`. Takes `more`; NULL is allowed. */
 void committer_batch_join(struct committer_batch *b, struct committer_batch *more);
 
-/* Send them, as they are, to a link that is up; their number. */
+/* Sends the statements to a link that is up. Returns their number. */
 unsigned committer_batch_send(const struct committer_batch *b, struct link *l);
 
 struct committer;
 
-/* Borrows what link_new borrows. Connects at once. statement(n), n = 0, 1, .. until NULL, are those
- * that batches are made of, to be prepared; NULL: none are. */
+/* Creates the committer and begins to connect. Borrows what link_new borrows. statement(n) returns
+ * the statements of batches for n = 0, 1, .., then NULL; they are prepared. `statement` may be
+ * NULL. */
 struct committer *committer_new(int epoll_fd, const struct link_target *target, int node,
                                 int64_t incarnation, const char *(*statement)(unsigned n));
-void committer_free(struct committer *c); /* NULL is fine; what is under way may happen or not */
+void committer_free(struct committer *c); /* NULL is allowed; batches in flight may happen */
 
-/* Its node was given up: what was not sent fails (-ESTALE), what was is told as ever. */
+/* Ends the node's incarnation: batches that were not sent fail with -ESTALE; those that were sent
+ * end as usual. */
 void committer_leave(struct committer *c);
-/* The node has registered anew. All that was under way has ended, told or not. */
+/* Begins a new incarnation after the node has registered again. All batches must have ended, though
+ * committer_end need not have returned them. */
 void committer_enter(struct committer *c, int node, int64_t incarnation);
 
-/* At most COMMITTER_UNDER_WAY_MAX are under way. Takes the batch; its number, by which the table
- * batch has it when it has happened. */
+/* Takes the batch and begins its commit; at most COMMITTER_UNDER_WAY_MAX may be in flight. Returns
+ * the batch's number, which the table `batch` contains after the commit. */
 int64_t committer_begin(struct committer *c, struct committer_batch *b);
-/* The highest number that was given. */
+/* Returns the highest number that was given to a batch or marker. */
 int64_t committer_last(const struct committer *c);
 
-/* Has the oldest ended? Then *ret_rc, with committer_error's words, and it is forgotten. */
+/* Has the oldest batch ended? Then *ret_rc is its result, committer_error has the text of an error,
+ * and the batch is freed. */
 bool committer_end(struct committer *c, int *ret_rc);
 const char *committer_error(const struct committer *c);
-/* After -EUCLEAN: the message whose key the row in the way has; 0: the server did not say. */
+/* Returns, after -EUCLEAN, the id of the message whose key the other row has, or 0 if the server
+ * did not report the key. */
 uint64_t committer_in_the_way(const struct committer *c);
 
-/* While it is held nothing is sent that was not sent yet. */
+/* Holds back all batches that were not sent yet while `is_held` is set. */
 void committer_hold(struct committer *c, bool is_held);
 
-/* When the epoll descriptor is readable. Never waits. */
+/* Handles the connection without waiting; must be called when the epoll descriptor is readable. */
 void committer_turn(struct committer *c);
 
 bool committer_is_up(const struct committer *c);
+
+/* Returns the number of the batch or marker that was committed last, and its node; 0 if none is
+ * known. A new connection is used only if its server has that batch. Another server is skipped, and
+ * batches wait until a server has it, or until committer_forget. */
+int64_t committer_kept(const struct committer *c, int *ret_node);
+/* Accepts a server that lacks committed batches, by order of an operator. */
+void committer_forget(struct committer *c);
 
 #endif

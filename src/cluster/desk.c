@@ -24,7 +24,7 @@ unsigned desk_due_order(enum spool_state state)
 
 /* ---- values --------------------------------------------------------------------------------- */
 
-/* Put copies of `count` texts into one new block and make the slices point there. */
+/* Copies `count` texts into one new block and points the slices there. */
 static char *pack(struct slice **texts, size_t count)
 {
     size_t size = 0, at = 0;
@@ -61,7 +61,7 @@ void desk_pack_rcpt(struct desk_rcpt *r)
     r->block = pack(texts, sizeof texts / sizeof texts[0]);
 }
 
-/* Out of the order of due times, before its fields change. */
+/* Takes the message out of the order of due times, before its fields change. */
 static void unplace(struct desk *d, struct desk_message *msg)
 {
     if (heap_has(&msg->due)) {
@@ -87,7 +87,6 @@ static struct desk_undo *log_add(struct desk *d, struct desk_message *message, u
     return undo;
 }
 
-/* Into the order of due times, if it can be claimed. */
 void desk_place(struct desk *d, struct desk_message *msg)
 {
     const struct desk_fields *f = &msg->f;
@@ -101,10 +100,10 @@ void desk_place(struct desk *d, struct desk_message *msg)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* Its fields become `to`, and all that depends on them. */
+/* Replaces the fields and updates everything that depends on them. */
 static void put_fields(struct desk *d, struct desk_message *msg, struct desk_fields to)
 {
-    desk_count_fields(d, &to, true); /* first: a key that stays is not made anew */
+    desk_count_fields(d, &to, true); /* first, so that a key in use is not freed */
     desk_count_fields(d, &msg->f, false);
     unplace(d, msg);
     desk_unlink_key(d, msg);
@@ -115,8 +114,6 @@ static void put_fields(struct desk *d, struct desk_message *msg, struct desk_fie
     desk_place(d, msg);
 }
 
-/* The one function that changes a message's own fields. Takes the block of `to`, which is a new
- * one. */
 void desk_set_fields(struct desk *d, struct desk_message *msg, struct desk_fields to)
 {
     struct desk_fields before = msg->f;
@@ -129,7 +126,6 @@ void desk_set_fields(struct desk *d, struct desk_message *msg, struct desk_field
     }
 }
 
-/* The fields of a message, to be altered and given to desk_set_fields. */
 struct desk_fields desk_copy_fields(const struct desk_message *msg)
 {
     struct desk_fields copy = msg->f;
@@ -138,7 +134,6 @@ struct desk_fields desk_copy_fields(const struct desk_message *msg)
     return copy;
 }
 
-/* Where recipient n is, or would be. */
 uint32_t desk_rcpt_place(const struct desk_message *msg, uint32_t n)
 {
     uint32_t from = 0, to = msg->rcpt_count;
@@ -169,7 +164,6 @@ struct desk_rcpt *desk_rcpt(const struct desk_message *msg, uint32_t n)
     return r == NULL || r->gone ? NULL : r;
 }
 
-/* The one function that changes a recipient. `to` is packed here. */
 void desk_set_rcpt(struct desk *d, struct desk_message *msg, struct desk_rcpt *r,
                    struct desk_rcpt to)
 {
@@ -244,7 +238,6 @@ void desk_miss(struct desk *d, struct desk_message *msg)
     }
 }
 
-/* What is asked for of it is not wanted any more. */
 void desk_unmiss(struct desk *d, struct desk_message *msg)
 {
     for (size_t i = 0; msg->is_missed && i < d->missed_count; i++) {
@@ -256,8 +249,6 @@ void desk_unmiss(struct desk *d, struct desk_message *msg)
     msg->is_missed = msg->wants_parts = msg->parts_are_here = false;
 }
 
-/* The message is a part that leaves the desk, or becomes another: those of its message are not all
- * here any more. */
 void desk_forget_parts_of(const struct desk *d, const struct desk_message *msg)
 {
     struct desk_message *whole = spool_is_part(&msg->f.m) ? desk_any(d, msg->f.m.whole.n) : NULL;
@@ -282,7 +273,8 @@ static void free_message(struct desk *d, struct desk_message *msg)
     mem_free(msg);
 }
 
-/* When nothing keeps it on the desk it goes, and is found again when it is due. */
+/* If no reason to stay is left, the finder gets the place of the message, so that it is loaded
+ * again when due. */
 void desk_may_leave(struct desk *d, struct desk_message *msg)
 {
     const struct desk_fields *f = &msg->f;
@@ -292,12 +284,12 @@ void desk_may_leave(struct desk *d, struct desk_message *msg)
     if (msg->undos > 0 || msg->is_loading || (!f->gone && f->claimed) ||
         (msg->is_looked && (f->gone || !is_stale)) ||
         (is_ours && !f->gone && msg->is_ready && !is_stale)) {
-        return; /* one that is gone and was looked at is known to be gone, for a while */
+        return; /* one that is gone stays while in `looked`, so that calls get -ENOENT */
     }
     if (!f->gone && is_stale) {
         finder_put_early(d->finder, msg->f.p, msg->told_due, msg->id);
     } else if (!f->gone && msg->row >= ROW_FRESH) {
-        finder_put_fresh(d->finder, msg->f.p, f->m.due.us, msg->id);
+        finder_put_fresh(d->finder, msg->f.p, msg->id);
     } else if (!f->gone && (f->m.state == SPOOL_INCOMING || f->m.state == SPOOL_DEFERRED)) {
         finder_put(d->finder, f->m.state == SPOOL_INCOMING ? FINDER_INCOMING : FINDER_DEFERRED,
                    msg->f.p, f->m.due.us, msg->id);
@@ -305,7 +297,6 @@ void desk_may_leave(struct desk *d, struct desk_message *msg)
     free_message(d, msg);
 }
 
-/* The messages that were looked at the longest time ago go. */
 void desk_trim_looked(struct desk *d)
 {
     while (d->looked_count > DESK_LOOKED_MAX) {
@@ -360,7 +351,6 @@ int desk_fail_by_id(struct desk *d, struct msg_id id, int err, const char *words
     return spool_fail(d->base, err, "%s: %s", text, words);
 }
 
-/* May it be changed by its id? What is claimed stays ours when its partition is let go. */
 bool desk_is_ours(const struct desk *d, const struct desk_message *msg)
 {
     return d->finder->is_mine[msg->f.p] || msg->f.claimed;
@@ -390,7 +380,6 @@ int desk_need(struct desk *d, struct msg_id id, struct desk_message **ret_msg)
     return msg->f.gone ? desk_fail_by_id(d, id, -ENOENT, "no such message") : 0;
 }
 
-/* One that is ours to change; else `other`. */
 int desk_need_own(struct desk *d, struct msg_id id, int other, struct desk_message **ret_msg)
 {
     int err = desk_need(d, id, ret_msg);
@@ -400,7 +389,6 @@ int desk_need_own(struct desk *d, struct msg_id id, int other, struct desk_messa
                : err;
 }
 
-/* One whose rows make sense, too. */
 int desk_need_right(struct desk *d, struct msg_id id, struct desk_message **ret_msg)
 {
     int err = desk_need(d, id, ret_msg);
@@ -410,7 +398,7 @@ int desk_need_right(struct desk *d, struct msg_id id, struct desk_message **ret_
                : err;
 }
 
-/* The same to be changed. What has become another's is of no concern: as if it had gone. */
+/* To callers a message that has become foreign is gone. */
 int desk_need_right_own(struct desk *d, struct msg_id id, struct desk_message **ret_msg)
 {
     int err = desk_need_own(d, id, -ENOENT, ret_msg);
@@ -435,7 +423,7 @@ int desk_need_rcpt(struct desk *d, struct msg_id id, uint32_t n, struct desk_mes
     return spool_fail(d->base, -ENOENT, "%s: no recipient %u", text, (unsigned)n);
 }
 
-/* ---- the batch ------------------------------------------------------------------------------ */
+/* ---- batches -------------------------------------------------------------------------------- */
 
 void desk_begin(struct desk *d)
 {
@@ -443,8 +431,8 @@ void desk_begin(struct desk *d)
     d->is_open = true;
 }
 
-/* An entry of a log is of no more use. With the last one what is gone is buried, and what waits can
- * be claimed. */
+/* Drops an entry of a log. After the last one, a message that is gone is freed, and one that waits
+ * can be claimed. */
 static void forget_undo(struct desk *d, struct desk_message *msg)
 {
     CHECK(msg->undos > 0);
@@ -509,7 +497,7 @@ void desk_rollback(struct desk *d)
     d->open.adds = NULL;
 }
 
-/* ---- commits under way ----------------------------------------------------------------------- */
+/* ---- commits in flight ----------------------------------------------------------------------- */
 
 struct desk_batch *desk_begin_commit(struct desk *d)
 {
@@ -546,9 +534,9 @@ void desk_keep_oldest(struct desk *d, struct partition_set *ret_told)
 
         if (msg->content != NULL && msg->row != ROW_NONE &&
             (msg->f.m.size > DESK_CONTENT_MAX || d->content_bytes > DESK_CONTENTS_MAX)) {
-            desk_drop_content(d, msg); /* it is in the database now */
+            desk_drop_content(d, msg); /* it can be read from the database now */
         }
-        if (msg->is_foreign || oldest.moves[i].moves) { /* who has it now reads it again */
+        if (msg->is_foreign || oldest.moves[i].moves) { /* the new owner changes it from now on */
             desk_set_looked(d, msg, false);
             desk_set_ready(d, msg, false);
             d->is_there_now = d->is_there_now || oldest.moves[i].moves;
@@ -600,7 +588,7 @@ bool desk_is_quiet(const struct desk *d, unsigned p)
     return !batch_has(&d->open, p);
 }
 
-/* ---- mail that has been passing for long ---------------------------------------------------- */
+/* ---- moving mail out of a fresh table ------------------------------------------------------- */
 
 static bool is_passing(const struct desk *d, const struct desk_message *msg, unsigned table)
 {
@@ -649,7 +637,7 @@ size_t desk_move_passing(struct desk *d, unsigned table, size_t max)
     return count;
 }
 
-/* ---- partitions that leave ------------------------------------------------------------------- */
+/* ---- partitions that are let go -------------------------------------------------------------- */
 
 void desk_let_go(struct desk *d, const struct partition_set *partitions)
 {
@@ -699,7 +687,7 @@ size_t desk_claimed_in(const struct desk *d, const struct partition_set *partiti
     return count;
 }
 
-/* What a batch moves is open where it comes from, too. */
+/* A message that a batch moves also counts as open work of its previous partition. */
 static void add_origins(const struct desk_batch *b, struct partition_set *partitions)
 {
     for (size_t i = 0; i < b->count; i++) {
@@ -723,7 +711,7 @@ void desk_open_in(const struct desk *d, struct partition_set *ret_partitions)
     }
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- interface ------------------------------------------------------------------------------- */
 
 size_t desk_clear(struct desk *d, struct msg_id **ret_ids)
 {
@@ -779,7 +767,7 @@ void desk_fini(struct desk *d)
 {
     struct msg_id *ids;
 
-    desk_undo_all(d); /* what is under way may happen all the same */
+    desk_undo_all(d); /* commits in flight may still happen */
     if (d->is_open) {
         desk_rollback(d);
     }

@@ -1,36 +1,39 @@
 /*
- * The desk: what the engine `postgresql:` has of its mail in memory. No SQL and no I/O.
+ * The desk: mail of the engine `postgresql:` in memory. No SQL and no I/O.
  *
- * On the desk is what is claimed, what a batch that has not ended has changed, what was read to be
- * claimed next (ready), and what was looked at a moment ago. All other mail waits in the
- * database, and the finder knows where; desk_find does not find it, and functions by id return
- * -EAGAIN for it, after they have put it on the list of what is missed: it is loaded then.
+ * The desk has messages that are claimed, that a batch in flight has changed, that were loaded to
+ * be claimed next (ready), and that were read a moment ago (looked). All other mail waits in the
+ * database, and the finder has its places. desk_find does not find such mail. Functions by id
+ * return -EAGAIN for it and put it on the list of missed mail, which the loader reads.
  *
- *   not there --desk_expect--> LOADING --desk_loaded--> there --its last reason ends--> not there
+ *    not there --desk_expect--> LOADING --desk_loaded--> there --its last reason ends--> not there
  *
- * Undo. What a batch changes is logged with its old value, whole: a message's own fields, or one
- * recipient. All texts of such a value are in one block, so the old value keeps its block until the
- * batch ends. There is a log for each commit that is under way, and for the open batch. What one of
- * them has changed can't be claimed before its end: nothing is tried before it is durable, and a
- * message that is made and ends in one batch would leave no row from which its report is told.
+ * Undo: each change of a batch is logged with the complete previous value, either the fields of a
+ * message or one recipient. All texts of a value are in one block, which the log keeps until the
+ * batch ends. The open batch has a log, and so has each commit in flight. A message that one of
+ * them has changed cannot be claimed before that commit ends, for two reasons. No delivery may
+ * begin before its message is durable. A message that is created and ended in one batch would leave
+ * no row for its report.
  *
- *     desk_begin --> open batch --desk_begin_commit--> under way (a FIFO) --> desk_keep_oldest
- *                        +--> desk_rollback                 +--> desk_undo_all
+ * desk_begin --> open batch --desk_begin_commit--> in flight (a FIFO) --> desk_keep_oldest
+ *                   |                                   |
+ *                   +--> desk_rollback                  +--> desk_undo_all
  *
- * Only what lies in partitions that are ours (finder.is_mine) is found, claimed, and changed. A
- * message for another's (is_foreign) is on the desk until its insertion has ended, and to be looked
- * at for a moment: its owner may change it at any time (-EROFS: another node has it). When a
- * partition is let go what is claimed or in a batch stays until that has ended, and is not counted
- * any more.
+ * Only mail in own partitions (finder.is_mine) is found, claimed and changed. A foreign message
+ * (is_foreign), one in a partition of another node, is on the desk until its insertion has ended,
+ * and for a moment after it was read. Its owner may change it at any time; changes to it fail with
+ * -EROFS. When a partition is let go, its messages that are claimed or in a batch stay until they
+ * are neither. They are not counted.
  *
- * A message that moves to another partition (spool_parts.h) is as new there when the batch is
- * durable, and leaves the desk; until then both partitions have something open.
+ * A message that moves to another partition (spool_parts.h) is like a new one there, and leaves the
+ * desk when the batch is durable. Until then it counts as open work of both partitions.
  *
- * Counts of what is stored (totals) have what a batch changes from then on, and what others have
- * stored from when they have told it. For each batch stands what it adds to them, with what was
- * told in rows of arrival that it deletes: so it is known what they were as of any commit.
+ * Totals of stored mail contain a batch's changes at once, and mail of other nodes from the moment
+ * when its arrival was read. Each batch stores what it adds to the totals, and the sum of the
+ * arrivals that it deletes. So the totals as of any commit can be calculated.
  *
- * Functions that spool_engine.h has, too, are as there: errors are its, their words go to `base`.
+ * Functions that spool_engine.h has, too, are described there. They return its errors, and set the
+ * error text in `base`.
  */
 #ifndef CLUSTER_DESK_H
 #define CLUSTER_DESK_H
@@ -48,52 +51,52 @@
 #include "text_pool.h"
 
 #define DESK_UNDER_WAY_MAX 2
-/* Content up to this is in the row; larger content in chunks. */
+/* Largest content that is stored in the row, in bytes; larger content is in chunks. */
 #define DESK_CONTENT_MAX 32768
 #define DESK_CHUNK       262144
 
-/* A recipient; `gone` when done with. */
+/* Recipient; `gone` if it is done. */
 struct desk_rcpt {
     struct spool_rcpt r;
-    char *block; /* owned: the bytes of its slices */
-    bool gone;   /* also: it has moved to another part */
-    bool given;  /* gone to the report part of its message */
+    char *block; /* owned; bytes of the slices in `r` */
+    bool gone;   /* whether it is done, or has moved to another part */
+    bool given;  /* whether it was handed to the report part of its message */
 };
 
-/* What can change of a message, but for its recipients. */
+/* All that can change in a message, except its recipients. */
 struct desk_fields {
     struct spool_message m;
-    char *block;         /* owned: the bytes of its slices */
-    uint16_t p;          /* its partition */
-    uint32_t parts_left; /* of a report part */
-    uint32_t parts_made; /* of a part: so many have left it */
+    char *block;         /* owned; bytes of the slices in `m` */
+    uint16_t p;          /* partition */
+    uint32_t parts_left; /* of a report part: number of parts that have not ended */
+    uint32_t parts_made; /* of a part: number of parts that were split off it */
     bool claimed;
     bool gone;
-    bool waits; /* its rows are to be where those of waiting mail are */
+    bool waits; /* whether its rows belong in the tables of waiting mail */
 };
 
-/* Where its rows are: in one of the fresh tables, or in those of mail that waits. */
+/* Tables that have the rows of a message: one of the fresh tables, or those of waiting mail. */
 #define DESK_FRESH_TABLES 3
-enum desk_row { ROW_NONE, ROW_WAITING, ROW_FRESH /* + number of the table */ };
+enum desk_row { ROW_NONE, ROW_WAITING, ROW_FRESH /* + number of the fresh table */ };
 
-/* Messages of a partition with a key. */
+/* Number of messages in a partition that are parked under a key. */
 struct desk_key_count {
     uint16_t p;
     uint64_t count;
 };
 
-/* Messages with a key, on the desk and in the database. */
+/* Parked messages of one key, on the desk and in the database. */
 struct desk_key {
     char *key;                   /* owned */
-    uint64_t count;              /* the sum of: */
+    uint64_t count;              /* sum of `by_p` */
     struct desk_key_count *by_p; /* owned */
     size_t by_p_count;
-    TAILQ_HEAD(, desk_message) here; /* on the desk */
+    TAILQ_HEAD(, desk_message) here; /* messages on the desk */
     uint64_t here_count;
     UT_hash_handle hh;
 };
 
-/* A message of which parts are on the desk. */
+/* Message with parts on the desk. */
 struct desk_whole {
     uint64_t id;
     TAILQ_HEAD(, desk_message) parts;
@@ -103,44 +106,44 @@ struct desk_whole {
 struct desk_message {
     uint64_t id;
     struct desk_fields f;
-    struct desk_rcpt *rcpts; /* owned; in order of n */
+    struct desk_rcpt *rcpts; /* owned; sorted by n */
     uint32_t rcpt_count;
-    char *content;        /* owned; NULL: not at hand, or in: */
-    int content_fd;       /* owned: sealed memory, or -1 */
-    struct heap_node due; /* in desk.due[] when it can be claimed */
-    struct desk_key *key; /* of its being parked, or NULL */
+    char *content;        /* owned; NULL if not loaded, or if it is in `content_fd` */
+    int content_fd;       /* owned; sealed memory file, or -1 */
+    struct heap_node due; /* node in desk.due[] while the message can be claimed */
+    struct desk_key *key; /* key under which it is parked, or NULL */
     TAILQ_ENTRY(desk_message) by_key;
-    struct desk_whole *whole; /* of a part that is there */
+    struct desk_whole *whole; /* for a part that is loaded */
     TAILQ_ENTRY(desk_message) by_whole;
     TAILQ_ENTRY(desk_message) by_look;
-    /* Of messages in parts. */
-    int64_t give_due;         /* of a part: when what it gives is to be told */
-    int64_t told_due;         /* of a report part: others have given to it since it was read, it is
-                                 due then; INT64_MAX: they have not */
-    int32_t gen;              /* of a report part, as the next: as it was read */
-    struct desk_rcpt *others; /* owned: pending ones of its parts, as far as they were read */
+    /* Members for messages in parts. */
+    int64_t give_due;         /* part: due time of the report part after this part's results */
+    int64_t told_due;         /* report part: due time that others have set since it was read;
+                               * INT64_MAX if none */
+    int32_t gen;              /* report part: gen of its row as it was read */
+    struct desk_rcpt *others; /* owned; pending recipients of its parts that were loaded */
     uint32_t other_count;
-    unsigned row;       /* enum desk_row, with the commits under way */
-    char *wrong;        /* owned: its rows make no sense, and why; or NULL */
-    unsigned undos;     /* in all logs */
-    bool is_foreign;    /* another's, but for its insertion */
-    bool is_old;        /* .. and was looked at before */
-    bool is_loading;    /* nothing else of it holds */
-    bool is_missed;     /* in desk.missed */
-    bool wants_content; /* it was asked for */
-    bool wants_parts;   /* of a report part: its parts were */
+    unsigned row;       /* enum desk_row; as it will be after all commits in flight */
+    char *wrong;        /* owned; reason why its rows are invalid, or NULL */
+    unsigned undos;     /* number of entries in all logs */
+    bool is_foreign;    /* whether another node owns its partition */
+    bool is_old;        /* whether it was foreign at the previous desk_forget_foreign, too */
+    bool is_loading;    /* whether it is being loaded, and most members are not valid yet */
+    bool is_missed;     /* whether it is in desk.missed */
+    bool wants_content; /* whether its content was requested */
+    bool wants_parts;   /* report part: whether a list of its parts was requested */
     bool parts_are_here;
-    uint64_t look;        /* number of the latest look when it was asked for last */
-    uint64_t parts_look;  /* .. when its parts were */
-    uint64_t parts_asked; /* number of the list that is asked for; 0: none, or one of its parts has
-                              left the desk since, or moved */
-    bool is_ready;        /* read to be claimed */
-    bool is_looked;       /* in desk.looked */
-    bool stays;           /* a row is in the way of its own: it is not moved */
+    uint64_t look;        /* value of desk.looks at its last request */
+    uint64_t parts_look;  /* value of desk.looks at the last request for its parts */
+    uint64_t parts_asked; /* number of the requested list of parts; 0 if none is requested, or if a
+                           * part has left the desk or moved since */
+    bool is_ready;        /* whether it was loaded to be claimed */
+    bool is_looked;       /* whether it is in desk.looked */
+    bool stays;           /* whether its row must stay where it is, as another row has its key */
     UT_hash_handle hh;
 };
 
-/* The value before a change; n = 0 is the message itself. */
+/* Previous value of a change; n = 0 is the message itself. */
 struct desk_undo {
     struct desk_message *message;
     uint32_t n;
@@ -150,100 +153,103 @@ struct desk_undo {
     } before;
 };
 
-/* Where a message was before a commit. */
+/* Place of a message's rows before a commit. */
 struct desk_move {
     struct desk_message *message;
     unsigned before;
-    bool tells; /* a part: its report part has something from it */
-    bool moves; /* it, or some of it, to another partition */
+    bool tells; /* part that sends results to its report part */
+    bool moves; /* whether it, or a part of it, moves to another partition */
 };
 
-/* A report part that others, or parts of ours, have given to: it may be due. */
+/* Report part that got results from a part; it may be due now. */
 struct desk_told {
     uint16_t p;
     uint64_t id;
 };
 
-/* What the open batch has changed, or one that is under way. */
+/* Changes of the open batch, or of a commit in flight. */
 struct desk_batch {
     struct desk_undo *log; /* owned */
     size_t count, size;
-    struct desk_move *moves; /* owned: of a commit under way */
+    struct desk_move *moves; /* owned; set when the commit begins */
     size_t move_count;
-    struct spool_totals *adds;    /* owned; by partition, below 0 as 2^64 less; NULL: nothing */
-    struct spool_totals *arrived; /* .. of what others have told, likewise */
-    int64_t number;               /* of the commit, when it is under way */
-    struct partition_set told;    /* of others: something arrives there with it */
+    struct spool_totals *adds;    /* owned; added messages by partition, may be negative; or NULL */
+    struct spool_totals *arrived; /* owned; arrivals that it deletes, by partition; or NULL */
+    int64_t number;               /* number of the commit, once it is in flight */
+    struct partition_set told;    /* partitions of other nodes that get mail with this batch */
 };
 
 enum { DUE_INCOMING, DUE_DEFERRED, DUE_ORDERS };
 
 #define DESK_LOOKED_MAX 2048
-/* Content on the desk, in all; what is claimed beyond it is read again when it is asked for. */
+/* Limit of the content on the desk, in bytes. Content of claimed messages beyond it is dropped and
+ * read again when it is needed. */
 #define DESK_CONTENTS_MAX ((size_t)64 << 20)
 
-/* Fields are the module's own; others read them. */
+/* Only this module changes the members; other files may read them. */
 struct desk {
-    struct spool *base;       /* borrowed: keeps the words of errors */
-    struct finder *finder;    /* borrowed: is told of what leaves */
+    struct spool *base;       /* borrowed; stores error texts */
+    struct finder *finder;    /* borrowed; gets the places of messages that leave the desk */
     struct desk_message *all; /* by id */
     struct heap due[DUE_ORDERS];
-    TAILQ_HEAD(desk_list, desk_message) looked; /* the latest last */
+    TAILQ_HEAD(desk_list, desk_message) looked; /* messages read a moment ago, the latest last */
     size_t looked_count, ready_count, content_bytes;
     struct desk_whole *wholes; /* by id */
     struct desk_key *keys;
-    struct desk_key **keys_in_order; /* owned; NULL: to be made */
+    struct desk_key **keys_in_order; /* owned; NULL after a change of the keys */
     struct desk_batch open;
     bool is_open;
-    struct desk_batch under_way[DESK_UNDER_WAY_MAX]; /* the oldest first */
+    struct desk_batch under_way[DESK_UNDER_WAY_MAX]; /* commits in flight, the oldest first */
     unsigned under_way_count;
-    bool passed_over;           /* something waits for a batch to end (desk_await_batch) */
-    bool is_there_now;          /* such a batch has ended since (desk_is_there_now) */
-    struct spool_totals totals; /* of partitions that are ours: the sum of: */
+    bool passed_over;           /* whether some call waits for a batch to end (desk_await_batch) */
+    bool is_there_now;          /* whether such a batch has ended (desk_is_there_now) */
+    struct spool_totals totals; /* sum of `by_p` over own partitions */
     struct spool_totals by_p[PARTITIONS];
-    struct spool_totals *arrived; /* owned; as in a batch: what is to join the next; or NULL */
-    uint32_t breaks;              /* how often totals were changed otherwise than by a batch */
-    uint64_t lists;               /* how many lists of parts were asked for */
-    uint64_t looks;               /* how many looks have begun (spool_others.h) */
-    uint64_t look;                /* the number of the one under way; 0: none is */
-    unsigned fresh_now;           /* the fresh table that new mail goes to */
-    struct desk_told *told;       /* owned: the loader asks when these are due */
+    struct spool_totals
+        *arrived;           /* owned; arrivals that the next batch deletes, by partition; or NULL */
+    uint32_t breaks;        /* number of changes to totals that were made by no batch */
+    uint64_t lists;         /* number of lists of parts that were requested */
+    uint64_t looks;         /* number of looks that have begun (spool_others.h) */
+    uint64_t look;          /* number of the current look, or 0 */
+    unsigned fresh_now;     /* number of the fresh table for new mail */
+    struct desk_told *told; /* owned; report parts whose due times the loader reads */
     size_t told_count, told_size;
-    struct desk_message **missed; /* owned: the loader reads these, their content, or parts */
+    struct desk_message **missed; /* owned; the loader reads these, their content or their parts */
     size_t missed_count, missed_size;
-    struct text_pool pool; /* of keys that were handed out */
+    struct text_pool pool; /* keys that were returned */
 };
 
 void desk_init(struct desk *d, struct spool *base, struct finder *finder);
 void desk_fini(struct desk *d);
 
-/* Messages and recipients are the desk's, and last until the next call that changes it.
- *
- * A message that is loaded and not gone; NULL: there is none. */
+/* Returns the message if it is loaded and not gone, else NULL. Messages and recipients belong to
+ * the desk, and are valid until the next call that changes the desk. */
 struct desk_message *desk_find(const struct desk *d, struct msg_id id);
-/* The same, also while it is being loaded and when it is gone. */
+/* Returns the message, also if it is being loaded or gone; NULL if the desk does not have it. */
 struct desk_message *desk_any(const struct desk *d, uint64_t id);
-/* Recipient n, unless it is gone; NULL: there is none. */
+/* Returns recipient n, or NULL if it does not exist or is gone. */
 struct desk_rcpt *desk_rcpt(const struct desk_message *msg, uint32_t n);
-/* The same, also when it is gone. */
+/* Returns recipient n, also if it is gone; NULL if it does not exist. */
 struct desk_rcpt *desk_any_rcpt(const struct desk_message *msg, uint32_t n);
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-/* Open a batch: what is changed from now on is logged. None is open. */
+/* Opens a batch, which logs all changes. No batch may be open. */
 void desk_begin(struct desk *d);
-/* Undo what the open batch has changed, and close it. Those under way stay. */
+/* Undoes the changes of the open batch and closes it. Commits in flight stay. */
 void desk_rollback(struct desk *d);
-/* The open batch goes under way: fewer than DESK_UNDER_WAY_MAX are. Its statements are made of what
- * is returned (rows_write), which the desk owns, and which is valid until the batch has ended. */
+/* Closes the open batch and puts it in flight; fewer than DESK_UNDER_WAY_MAX may be in flight.
+ * Returns the batch, from which rows_write makes statements. The batch belongs to the desk and is
+ * valid until it ends. */
 struct desk_batch *desk_begin_commit(struct desk *d);
-/* The oldest of those under way is durable. *ret_told: partitions of others in which something has
- * arrived with it, so that their owners are to be woken. */
+/* Ends the oldest commit in flight, which is durable. *ret_told: partitions of other nodes in which
+ * mail has arrived with the commit, so that their owners must be woken. */
 void desk_keep_oldest(struct desk *d, struct partition_set *ret_told);
-/* The oldest has failed: undo all that are under way, the youngest first. None is open. */
+/* Undoes all commits in flight, the youngest first, after the oldest has failed. No batch may be
+ * open. */
 void desk_undo_all(struct desk *d);
 
-/* ---- changes, claims, reading: as spool_engine.h --------------------------------------------- */
+/* ---- changes, claims, reading: described in spool_engine.h ----------------------------------- */
 
 int desk_submit(struct desk *d, struct msg_id id, const struct spool_new *n);
 int desk_settle(struct desk *d, struct msg_id id, uint32_t n, const struct spool_verdict *v);
@@ -260,17 +266,18 @@ int desk_claim(struct desk *d, enum spool_state from, struct wall now, size_t ma
                struct msg_id *ret_ids, size_t *ret_count);
 int desk_claim_parked(struct desk *d, struct slice key, struct wall now, size_t max,
                       struct msg_id *ret_ids, size_t *ret_count, bool *ret_more);
-/* Something can't be done before the batches that have changed it have ended. A claim by key that
- * leaves such mail out says so, too. */
+/* Notes that something waits for batches in flight to end. A claim by key that skips a message in
+ * such a batch does this, too. */
 void desk_await_batch(struct desk *d);
-/* Has a batch ended, since this was asked last, for which something waited? */
+/* Has a batch ended since the last call, for which something waited? */
 bool desk_is_there_now(struct desk *d);
-struct desk_key *desk_key(const struct desk *d, struct slice name); /* NULL: nothing has it */
-/* Does mail with that key wait in the database that is not on the desk? */
+struct desk_key *desk_key(const struct desk *d, struct slice name); /* NULL if no mail has it */
+/* Is mail parked under that key in the database that is not on the desk? */
 bool desk_key_waits_elsewhere(const struct desk_key *key);
 int desk_parked_keys(struct desk *d, struct slice after, size_t max, struct slice *ret_keys,
                      size_t *ret_count);
-int desk_next_due(struct desk *d, struct wall *ret_due);
+/* Finds the earliest due time. Mail that was never tried counts as due `now` at the latest. */
+int desk_next_due(struct desk *d, struct wall now, struct wall *ret_due);
 bool desk_is_claimed(const struct desk *d, struct msg_id id);
 size_t desk_claimed(const struct desk *d, uint64_t *cursor, size_t max, struct msg_id *ret_ids);
 int desk_read(struct desk *d, struct msg_id id, struct spool_message *ret_message);
@@ -279,121 +286,132 @@ int desk_read_rcpts(struct desk *d, struct msg_id id, uint32_t after, bool only_
 int desk_read_content(struct desk *d, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
                       uint64_t *ret_size);
 
-/* Is something of ours here of which the row is in fresh table `table`, and that can be moved?
- * *ret_is_busy: there is something that can't be, as a batch has to do with it. */
+/* Does the desk have own mail in fresh table `table` that can be moved? *ret_is_busy is set if it
+ * has such mail that cannot be moved, as a batch has changed it. */
 bool desk_is_passing(const struct desk *d, unsigned table, bool *ret_is_busy);
-/* Move at most `max` of these, in the open batch, to where mail waits; how many. For all else they
- * are what they were. */
+/* Moves at most `max` of these messages to the tables of waiting mail, in the open batch. Returns
+ * their number. Nothing else of them changes. */
 size_t desk_move_passing(struct desk *d, unsigned table, size_t max);
-/* A row is in the way of that of a message: its row is where it is for as long as it passes. */
+/* Keeps the row of a message in its fresh table, as another row has its key in the tables of
+ * waiting mail. */
 void desk_stay(struct desk *d, struct msg_id id);
 
-/* Is the message, with its content if that is wanted, at hand? As spool_want. */
+/* Returns 0 if the message is loaded, with its content if `content` is set, or an error: -EAGAIN if
+ * it must be loaded first (spool_want). */
 int desk_want(struct desk *d, struct msg_id id, bool content);
 
-/* As spool_parts.h. What parts do to a report part is not done on the desk, though it may be there:
- * it is told, and read again. */
+/* Implements spool_parts.h. Results of parts do not change a report part on the desk, even if it is
+ * there: it is marked with desk_tell and read again. */
 int desk_submit_parts(struct desk *d, struct msg_id whole, const struct spool_new *n,
                       const struct spool_share *shares, size_t count);
 int desk_give(struct desk *d, struct msg_id id, struct wall due);
 int desk_move(struct desk *d, struct msg_id id, const struct spool_relocation *m);
-/* Where it lies; -1: it is not here. */
+/* Returns the partition of a message, or -1 if the desk does not have it. */
 int desk_partition(const struct desk *d, struct msg_id id);
 int desk_parts_want(struct desk *d, struct msg_id whole);
-/* A list of its parts is asked for: its number. */
+/* Requests a list of the message's parts. Returns the number of the list. */
 uint64_t desk_parts_list(struct desk *d, uint64_t whole);
-/* What it is worth when it has come: it may be of before one of them left the desk, or moved; and
- * it is not waited for when a later one is asked for, or the message itself is read again. */
+/* Returns whether a list that was read is valid. LIST_OLD: a part has moved or left the desk since
+ * the request. LIST_UNWANTED: a later list was requested, or the message is being read again. */
 enum desk_listed { LIST_HOLDS, LIST_OLD, LIST_UNWANTED };
 enum desk_listed desk_parts_listed(const struct desk *d, uint64_t whole, uint64_t list);
-/* What is listed is on the desk; it was asked for in the look of this number. */
+/* Notes that all parts of a list are on the desk; `look` is the value of `looks` when the list was
+ * requested. */
 void desk_parts_are_here(struct desk *d, uint64_t whole, uint64_t look);
-/* Only those on the desk: after desk_parts_want, all. */
+/* Lists the parts on the desk; these are all parts after desk_parts_want has returned 0. */
 int desk_parts_of(struct desk *d, struct msg_id whole, struct msg_id after, size_t max,
                   struct msg_id *ret_ids, size_t *ret_count);
 
-/* As spool_others.h. */
+/* Implements spool_others.h. */
 int desk_places_of(struct desk *d, struct msg_id id, struct spool_places *ret);
 
-/* ---- what comes from the database ------------------------------------------------------------ */
+/* ---- mail from the database ------------------------------------------------------------------ */
 
 enum desk_reason { DESK_READY, DESK_LOOKED };
 
-/* Is it there and ours, loading, or changed by a batch? What was noted as gone may be in the
- * database again, or still: a partition that was lost may have come back. What was looked at of
- * another node's may have moved to us since. */
+/* Is the message loaded and own, being loaded, or changed by a batch? A message that is noted as
+ * gone does not count: it may be in the database again if its partition was lost and regained. A
+ * foreign message does not count either, as it may have moved to this node. */
 bool desk_has(const struct desk *d, uint64_t id);
-/* Was it another's, or gone, when it was read, and that before this look had begun? */
+/* Was the message foreign or gone when it was read, and was it read before this look began? */
 bool desk_is_outdated(const struct desk_message *msg, uint64_t look);
-/* A message is going to be loaded, unless the desk has it (NULL then). */
+/* Adds a message that will be loaded. Returns NULL if the desk has the message already
+ * (desk_has). */
 struct desk_message *desk_expect(struct desk *d, uint64_t id, enum desk_reason why);
-/* Fill in one that is being loaded: fields, then its recipients in any order. Slices are copied. */
+/* Fills in a message that is being loaded: first its fields, then its recipients in any order.
+ * Copies the slices. */
 void desk_fill(struct desk *d, struct desk_message *msg, uint16_t p, unsigned row,
                const struct spool_message *m);
 void desk_fill_rcpt(struct desk_message *msg, const struct spool_rcpt *r);
-/* Its content, which is taken: `bytes` (from mem_new, as many as its size), or a sealed memory file
- * `fd`; the other is NULL, or -1. */
+/* Adds the content, and takes it: either `bytes` (from mem_new, of the message's size) or a sealed
+ * memory file `fd`. The other argument is NULL or -1. */
 void desk_fill_content(struct desk *d, struct desk_message *msg, char *bytes, int fd);
-/* It is a report part; and a pending recipient of one of its parts. */
+/* Makes the message a report part. desk_fill_other adds a pending recipient of one of its parts. */
 void desk_fill_report(struct desk_message *msg, uint32_t parts_left, int32_t gen);
 void desk_fill_other(struct desk_message *msg, const struct spool_rcpt *r);
-/* Are its parts' pending recipients to be read, too? Only who was not told of a delay may be. */
+/* Must the pending recipients of the message's parts be read, too? They are needed only for delay
+ * notices. */
 bool desk_needs_others(const struct desk_message *msg);
-/* A report part was given to, or a part of it has ended: it goes on the list of the told; and when
- * it is due as the database has it. */
+/* Puts a report part that got results, or a part of which has ended, on the list `told`. desk_told
+ * stores the due time that the database has for such a report part. */
 void desk_tell(struct desk *d, uint16_t p, uint64_t id);
 void desk_told(struct desk *d, uint16_t p, uint64_t id, int64_t due);
-/* Another node's message does not fit together: its owner may have changed it between the
- * statements that read it. Then what was read is dropped; true. */
+/* Drops a foreign message whose rows contradict each other, as its owner may have changed it
+ * between the statements that read it. Returns whether it was dropped. */
 bool desk_drop_torn(struct desk *d, struct desk_message *msg);
-/* Its rows make no sense; the first reason counts. What reads or delivers it gets -EBADMSG. */
+/* Marks a message whose rows are invalid; the first reason is kept. Reading or delivering it fails
+ * with -EBADMSG. */
 void desk_fill_wrong(struct desk_message *msg, const char *why);
-/* Loading ends: all of it was filled in, or it was not found (no desk_fill), and is gone. */
+/* Ends the loading of a message. A message that desk_fill was not called for does not exist, and is
+ * gone. */
 void desk_loaded(struct desk *d, struct desk_message *msg);
 
-/* A message that was read to be claimed and is due later than `now` (us, wall clock) leaves the
- * desk: the finder has its time. */
+/* Removes a message from the desk that was read to be claimed and is due later than `now`
+ * (microseconds, wall clock). The finder gets its due time. */
 void desk_leave_until(struct desk *d, uint64_t id, int64_t now);
 
-/* Messages that are there in the database, in a partition of ours, by state, with their bytes;
- * parked under a key. */
+/* Adds stored messages of an own partition to the totals: by state, with their bytes. */
 void desk_count_stored(struct desk *d, uint16_t p, enum spool_state state, uint64_t messages,
                        uint64_t bytes);
-/* Another has stored a message there, and told it in a row that the next batch deletes. */
+/* Adds a message that another node has stored and announced by a row that the next batch
+ * deletes. */
 void desk_count_arrived(struct desk *d, uint16_t p, enum spool_state state, uint64_t bytes);
-/* These rows are deleted without a batch. */
+/* Notes that these rows were deleted without a batch. */
 void desk_arrivals_deleted(struct desk *d);
 void desk_count_parked(struct desk *d, uint16_t p, struct slice key, uint64_t messages);
-/* Is nothing of this partition in a batch that is open or under way? */
+/* Is no message of this partition in a batch that is open or in flight? */
 bool desk_is_quiet(const struct desk *d, unsigned p);
-/* `to` += `by`. */
+/* Adds `by` to `to`. */
 void desk_add_totals(struct spool_totals *to, const struct spool_totals *by);
-/* What the batch adds to a partition, with what has arrived there. */
+/* Returns what the batch adds to the totals of a partition, including arrivals. */
 struct spool_totals desk_batch_adds(const struct desk_batch *b, unsigned p);
-/* What is stored in a partition by those batches that have ended: its totals without the others,
- * and without what has arrived and is in none of them. */
+/* Returns the totals of a partition as of the last commit that has ended: without later batches,
+ * and without arrivals that no ended batch has deleted. */
 struct spool_totals desk_stored(const struct desk *d, unsigned p);
-/* Its totals are wrong by so much: `to` is to be in the place of `from`. By how many messages? */
+/* Replaces `from` by `to` in the totals of a partition. Returns the difference in messages. */
 uint64_t desk_correct_totals(struct desk *d, unsigned p, const struct spool_totals *from,
                              const struct spool_totals *to);
 
-/* Partitions are not ours any more (finder_own was told): their mail leaves the desk, but for what
- * is claimed or in a batch, and is not counted any more. */
+/* Lets partitions go that are no longer own (finder_own was called before). Their mail leaves the
+ * desk and the totals. Messages that are claimed or in a batch stay on the desk until they are
+ * neither. */
 void desk_let_go(struct desk *d, const struct partition_set *partitions);
-/* Mail of other nodes that was only looked at leaves, as its owner may change it; with `only_old`,
- * only what was there at the last call already. */
+/* Removes foreign messages that were only read, as their owners may change them. With `only_old` it
+ * removes those that were there at the previous call, too. */
 void desk_forget_foreign(struct desk *d, bool only_old);
-/* *ret_ids: messages that are claimed there, to be freed by the caller. Returns how many. */
+/* Returns the number of claimed messages in these partitions, and their ids in *ret_ids, which the
+ * caller must free. */
 size_t desk_claimed_in(const struct desk *d, const struct partition_set *partitions,
                        struct msg_id **ret_ids);
-/* Partitions with something that is claimed, or changed in a batch that has not ended. */
+/* Finds partitions with messages that are claimed, or in a batch that has not ended. */
 void desk_open_in(const struct desk *d, struct partition_set *ret_partitions);
 
-/* Drop all messages, keys and totals: nothing of them is ours any more. No batch is open or under
- * way. *ret_ids: those that were claimed, to be freed by the caller. Returns how many. */
+/* Drops all messages, keys and totals, after the node has lost all partitions. No batch may be open
+ * or in flight. Returns the number of messages that were claimed, and their ids in *ret_ids, which
+ * the caller must free. */
 size_t desk_clear(struct desk *d, struct msg_id **ret_ids);
-/* Remember that these are gone (the latest DESK_LOOKED_MAX of them): calls by their ids answer
- * -ENOENT, and not -EAGAIN, while callers still act on them. */
+/* Notes that these messages are gone, at most the last DESK_LOOKED_MAX of them. Calls by their ids
+ * then return -ENOENT instead of -EAGAIN, for callers that still act on them. */
 void desk_note_gone(struct desk *d, const struct msg_id *ids, size_t count);
 
 #endif

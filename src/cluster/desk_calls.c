@@ -44,8 +44,7 @@ void desk_fill_new_rcpt(struct desk_rcpt *to, const struct spool_new *n, uint32_
     desk_pack_rcpt(to);
 }
 
-/* What was before it is that it was not, and that is what is logged. `content` is taken; NULL: it
- * is not kept. */
+/* The undo record holds a message that did not exist. */
 void desk_set_new(struct desk *d, struct desk_message *msg, struct desk_fields fields,
                   char *content)
 {
@@ -59,7 +58,7 @@ void desk_set_new(struct desk *d, struct desk_message *msg, struct desk_fields f
 int desk_submit(struct desk *d, struct msg_id id, const struct spool_new *n)
 {
     struct desk_message *msg;
-    char *content = mem_resize(NULL, n->size + 1, 1); /* not zeroed: it is filled at once */
+    char *content = mem_resize(NULL, n->size + 1, 1); /* not zeroed, as it is filled at once */
     int err = desk_read_all(n, content);
 
     if (err != 0) {
@@ -81,7 +80,7 @@ int desk_submit(struct desk *d, struct msg_id id, const struct spool_new *n)
     return 0;
 }
 
-/* Move a recipient from what it counted for to what it counts for now. */
+/* Moves a recipient between the message's counts after its state has changed. */
 static void count_rcpt(struct desk *d, struct desk_message *msg, const struct desk_rcpt *before,
                        const struct desk_rcpt *after)
 {
@@ -215,7 +214,7 @@ int desk_change(struct desk *d, const struct spool_change *c)
 {
     struct desk_message *msg;
     struct desk_fields fields;
-    int err = desk_need_own(d, c->from->id, -EROFS, &msg); /* it was just read */
+    int err = desk_need_own(d, c->from->id, -EROFS, &msg); /* spool.c has just read it */
 
     if (err != 0) {
         return err;
@@ -307,7 +306,7 @@ int desk_claim(struct desk *d, enum spool_state from, struct wall now, size_t ma
     size_t count = 0;
 
     while (count < max && (msg = first_due(d, desk_due_order(from))) != NULL &&
-           msg->f.m.due.us <= now.us) {
+           (from == SPOOL_INCOMING || msg->f.m.due.us <= now.us)) {
         set_claimed(d, msg, true);
         ret_ids[count++] = (struct msg_id){msg->id};
     }
@@ -369,15 +368,15 @@ int desk_claim_parked(struct desk *d, struct slice name, struct wall now, size_t
     return 0;
 }
 
-int desk_next_due(struct desk *d, struct wall *ret_due)
+int desk_next_due(struct desk *d, struct wall now, struct wall *ret_due)
 {
     struct wall due = WALL_NEVER;
 
     for (unsigned order = 0; order < DUE_ORDERS; order++) {
         const struct desk_message *msg = first_due(d, order);
 
-        if (msg != NULL && msg->f.m.due.us < due.us) {
-            due = msg->f.m.due;
+        if (msg != NULL) {
+            due = wall_min(due, order == DUE_INCOMING ? wall_min(msg->f.m.due, now) : msg->f.m.due);
         }
     }
     *ret_due = due;
@@ -463,7 +462,7 @@ int desk_want(struct desk *d, struct msg_id id, bool content)
     if (err == -EAGAIN && content) {
         desk_any(d, id.n)->wants_content = true;
     } else if (err == 0 && !msg->is_looked) {
-        desk_set_looked(d, msg, true); /* it stays for a moment when its claim ends */
+        desk_set_looked(d, msg, true); /* so that it stays for a moment when its claim ends */
     }
     if (err != 0 || !content || msg->content != NULL || msg->content_fd >= 0 ||
         msg->wrong != NULL) {

@@ -46,7 +46,7 @@ static uint64_t *key_count_of(struct desk_key *key, uint16_t p)
     return &key->by_p[key->by_p_count++].count;
 }
 
-/* `count` may be short of what is taken away until all were counted. */
+/* The count may be too low until all messages were counted, and then wraps below 0. */
 static void count_key(struct desk *d, uint16_t p, struct slice name, uint64_t by)
 {
     struct desk_key *key = need_key(d, name);
@@ -98,7 +98,7 @@ static int key_order(const void *a, const void *b)
                          slice_of((*y)->key, (*y)->hh.keylen));
 }
 
-/* In their order, which is made when keys have come or gone. */
+/* Returns all keys in their order, which is computed again after keys were added or removed. */
 static struct desk_key **keys_in_order(struct desk *d)
 {
     struct desk_key *key;
@@ -147,7 +147,7 @@ void desk_count_parked(struct desk *d, uint16_t p, struct slice key, uint64_t me
     }
 }
 
-/* ---- how much there is ----------------------------------------------------------------------- */
+/* ---- totals ---------------------------------------------------------------------------------- */
 
 static const enum spool_state counted_states[] = {SPOOL_INCOMING, SPOOL_DEFERRED, SPOOL_HOLD,
                                                   SPOOL_CORRUPT};
@@ -194,7 +194,7 @@ void desk_count_fields(struct desk *d, const struct desk_fields *f, bool add)
     if (f->gone || !d->finder->is_mine[f->p]) {
         return;
     }
-    if (!spool_is_part(&f->m)) { /* its message is counted */
+    if (!spool_is_part(&f->m)) { /* its whole message is counted */
         struct spool_totals by = total_of(f->m.state, 1, f->m.size);
 
         count_total(d, f->p, by, add);
@@ -232,7 +232,6 @@ void desk_arrivals_deleted(struct desk *d)
     d->arrived = NULL;
 }
 
-/* It is told again, and counted then. Takes `arrived`. */
 void desk_uncount_arrived(struct desk *d, struct spool_totals *arrived)
 {
     for (uint16_t p = 0; arrived != NULL && p < PARTITIONS; p++) {
@@ -279,7 +278,7 @@ uint64_t desk_correct_totals(struct desk *d, unsigned p, const struct spool_tota
     for (size_t i = 0; i < sizeof counted_states / sizeof counted_states[0]; i++) {
         uint64_t n = *spool_total_of(&more, counted_states[i]);
 
-        wrong += n <= INT64_MAX ? n : -n; /* fewer */
+        wrong += n <= INT64_MAX ? n : -n; /* the difference is negative */
     }
     return wrong;
 }

@@ -24,7 +24,7 @@ struct desk_message *desk_expect(struct desk *d, uint64_t id, enum desk_reason w
     }
     desk_forget_parts_of(d, msg);
     desk_unlink_part(d, msg);
-    /* It was known to be gone, and now is said to be there; or was another's, and may be ours. */
+    /* Forget the earlier state: the message may no longer be gone or foreign. */
     desk_drop_rows(d, msg);
     desk_unmiss(d, msg);
     msg->look = d->looks;
@@ -44,7 +44,7 @@ void desk_fill(struct desk *d, struct desk_message *msg, uint16_t p, unsigned ro
                const struct spool_message *m)
 {
     CHECK(msg->is_loading);
-    desk_drop_rows(d, msg); /* of an answer that was not complete */
+    desk_drop_rows(d, msg); /* drops an earlier answer that was incomplete */
     msg->row = row;
     msg->f = (struct desk_fields){.m = *m, .p = p};
     desk_pack_message(&msg->f);
@@ -55,7 +55,7 @@ void desk_fill_rcpt(struct desk_message *msg, const struct spool_rcpt *r)
     uint32_t at = desk_rcpt_place(msg, r->n);
 
     if (at < msg->rcpt_count && msg->rcpts[at].r.n == r->n) {
-        mem_free(msg->rcpts[at].block); /* it is read again */
+        mem_free(msg->rcpts[at].block); /* it was read twice */
     } else {
         msg->rcpts = mem_resize(msg->rcpts, msg->rcpt_count + 1, sizeof msg->rcpts[0]);
         memmove(msg->rcpts + at + 1, msg->rcpts + at,
@@ -86,7 +86,7 @@ void desk_fill_report(struct desk_message *msg, uint32_t parts_left, int32_t gen
 void desk_fill_other(struct desk_message *msg, const struct spool_rcpt *r)
 {
     if (msg->other_count > 0 && msg->others[msg->other_count - 1].r.n >= r->n) {
-        return; /* it came twice */
+        return; /* it was read twice */
     }
     msg->others = mem_resize(msg->others, msg->other_count + 1, sizeof msg->others[0]);
     msg->others[msg->other_count] = (struct desk_rcpt){.r = *r};
@@ -107,7 +107,7 @@ void desk_fill_wrong(struct desk_message *msg, const char *why)
     }
 }
 
-/* Do the counts of the message fit its recipients? */
+/* Do the message's counts match its recipients? */
 static bool adds_up(const struct desk_message *msg)
 {
     uint32_t pending = 0, to_report = 0;
@@ -140,12 +140,12 @@ void desk_loaded(struct desk *d, struct desk_message *msg)
 {
     CHECK(msg->is_loading);
     msg->is_foreign = msg->row != ROW_NONE && !d->finder->is_mine[msg->f.p];
-    if (msg->is_foreign && !msg->is_looked) { /* it was let go meanwhile */
+    if (msg->is_foreign && !msg->is_looked) { /* its partition was let go meanwhile */
         desk_drop_rows(d, msg);
         msg->f.gone = true;
         msg->row = ROW_NONE;
     }
-    if (msg->row == ROW_NONE) { /* it was not found, and is kept as gone for those that asked */
+    if (msg->row == ROW_NONE) { /* it was not found; callers that asked for it get -ENOENT */
         msg->is_loading = false;
         desk_set_ready(d, msg, false);
         desk_may_leave(d, msg);
@@ -154,7 +154,7 @@ void desk_loaded(struct desk *d, struct desk_message *msg)
     if (msg->wrong == NULL && !adds_up(msg)) {
         desk_fill_wrong(msg, "the numbers of its recipients do not add up");
     }
-    if (msg->f.m.gathers) { /* others may have given between the two reads */
+    if (msg->f.m.gathers) { /* other nodes may have added recipients between the two reads */
         msg->f.m.rcpt_to_report = msg->rcpt_count;
     }
     msg->is_loading = false;
@@ -172,7 +172,8 @@ void desk_leave_until(struct desk *d, uint64_t id, int64_t now)
 {
     struct desk_message *msg = desk_any(d, id);
 
-    if (msg != NULL && !msg->is_loading && !msg->f.gone && msg->f.m.due.us > now) {
+    if (msg != NULL && !msg->is_loading && !msg->f.gone && msg->f.m.state != SPOOL_INCOMING &&
+        msg->f.m.due.us > now) {
         desk_set_ready(d, msg, false);
         desk_may_leave(d, msg);
     }

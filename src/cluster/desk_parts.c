@@ -9,14 +9,15 @@
 #include "parts.h"
 #include "spool_engine.h"
 
-/* Parts get copies of content up to so much in all; else it is read when it is wanted. */
+/* Largest size of all copies of the content that parts keep; above it parts read the content when
+ * it is needed. */
 #define PARTS_CONTENT_MAX ((size_t)1 << 20)
 
 int desk_submit_parts(struct desk *d, struct msg_id whole, const struct spool_new *n,
                       const struct spool_share *shares, size_t count)
 {
     struct desk_fields fields = {.m = *n->m};
-    char *content = mem_resize(NULL, n->size + 1, 1); /* not zeroed: it is filled at once */
+    char *content = mem_resize(NULL, n->size + 1, 1); /* not zeroed, as it is filled at once */
     bool copies = n->size <= DESK_CONTENT_MAX && n->size * count <= PARTS_CONTENT_MAX;
     int err = desk_read_all(n, content);
     struct desk_message *msg;
@@ -41,7 +42,7 @@ int desk_submit_parts(struct desk *d, struct msg_id whole, const struct spool_ne
         desk_set_new(d, msg, fields,
                      copies && !msg->is_foreign ? mem_copy(content, n->size) : NULL);
         if (!msg->is_foreign && d->ready_count < DESK_LOOKED_MAX) {
-            desk_set_ready(d, msg, true); /* it need not be read to be claimed */
+            desk_set_ready(d, msg, true); /* so it can be claimed without being read */
         }
     }
     fields.m = *n->m;
@@ -85,8 +86,8 @@ int desk_give(struct desk *d, struct msg_id id, struct wall due)
     return 0;
 }
 
-/* It goes to another partition, where it is due then at the latest. What it was parked for does not
- * hold there. */
+/* Moves the fields to another partition, where the message is due at `due` at the latest. Parking
+ * ends, as the key is that of the previous partition. */
 static void leave_for(struct desk_fields *fields, unsigned p, struct wall due)
 {
     fields->p = (uint16_t)p;
@@ -95,7 +96,7 @@ static void leave_for(struct desk_fields *fields, unsigned p, struct wall due)
     fields->m.due = wall_min(fields->m.due, due);
 }
 
-/* Recipients of a message become a part of their own, as they are. */
+/* Moves recipients of a message, unchanged, to a new part. */
 static void move_share(struct desk *d, struct desk_message *from, const struct spool_share *share,
                        struct wall due)
 {
@@ -126,7 +127,7 @@ static void move_share(struct desk *d, struct desk_message *from, const struct s
     desk_set_new(d, msg, fields, NULL);
 }
 
-/* The message has no recipients that are pending any more: it is the report part of its parts. */
+/* Makes the message the report part of its parts; it has no pending recipients then. */
 static void divide(struct desk *d, struct desk_message *msg, size_t count, struct wall due)
 {
     struct desk_fields fields = desk_copy_fields(msg);
@@ -143,7 +144,7 @@ static void divide(struct desk *d, struct desk_message *msg, size_t count, struc
     desk_set_fields(d, msg, fields);
 }
 
-/* Are these pending recipients of the message? */
+/* Are all recipients of the share pending recipients of the message? */
 static bool has_all(const struct desk_message *msg, const struct spool_share *share)
 {
     for (uint32_t i = 0; i < share->count; i++) {
@@ -159,7 +160,7 @@ static bool has_all(const struct desk_message *msg, const struct spool_share *sh
 int desk_move(struct desk *d, struct msg_id id, const struct spool_relocation *m)
 {
     struct desk_message *msg;
-    const struct spool_share *same = NULL; /* those that keep the id */
+    const struct spool_share *same = NULL; /* share that keeps the id */
     int err = desk_need_right_own(d, id, &msg);
 
     for (size_t i = 0; err == 0 && i < m->count; i++) {
@@ -244,7 +245,6 @@ void desk_parts_are_here(struct desk *d, uint64_t whole, uint64_t look)
     }
 }
 
-/* Is it a part of that message, and as it is now? */
 void desk_link_part(struct desk *d, struct desk_message *msg)
 {
     struct desk_whole *whole;
@@ -277,7 +277,7 @@ void desk_unlink_part(struct desk *d, struct desk_message *msg)
     }
 }
 
-/* The first part of the message; NULL: none is on the desk. */
+/* Returns the first part of the message, or NULL if the desk has none. */
 static struct desk_message *first_part(const struct desk *d, struct msg_id id)
 {
     struct desk_whole *whole;
@@ -305,7 +305,7 @@ int desk_parts_of(struct desk *d, struct msg_id whole, struct msg_id after, size
     *ret_count = count < max ? count : max;
     msg = desk_find(d, whole);
     if (msg != NULL && count <= max) {
-        msg->parts_are_here = false; /* others may come, and these may go */
+        msg->parts_are_here = false; /* the caller has the whole list, which may change now */
     }
     for (size_t i = 0; i < *ret_count; i++) {
         ret_ids[i].n = found[i]->id;
@@ -336,7 +336,7 @@ int desk_places_of(struct desk *d, struct msg_id id, struct spool_places *ret)
 void desk_tell(struct desk *d, uint16_t p, uint64_t id)
 {
     if (d->told_count > 0 && d->told[d->told_count - 1].id == id) {
-        return; /* as most often, when its parts end together */
+        return; /* frequent, as the parts of a message often end together */
     }
     if (d->told_count == d->told_size) {
         d->told_size = d->told_size == 0 ? 64 : 2 * d->told_size;
@@ -357,5 +357,5 @@ void desk_told(struct desk *d, uint16_t p, uint64_t id, int64_t due)
         return;
     }
     msg->told_due = due < msg->told_due ? due : msg->told_due;
-    desk_may_leave(d, msg); /* what is on the desk is not what it is any more */
+    desk_may_leave(d, msg); /* the copy on the desk is out of date */
 }

@@ -4,69 +4,88 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "boot_clock.h"
 #include "check.h"
 #include "cluster_engine.h"
 #include "mem.h"
+#include "marker_file.h"
 #include "member_config.h"
 #include "member_link.h"
 #include "rows.h"
 #include "told_events.h"
 
-/* Others' rows are looked for though no node wakes us, so often. */
+/* Time between two reads of arrivals if no node wakes this one. */
 #define ARRIVALS_US (500 * US_PER_MS)
-/* When partitions have come they are looked through once more after this time: longer than a batch
- * of others may take between its look at the leases and its commit. */
+/* Time from gaining partitions to the second look. A batch of another node takes less time from its
+ * look at the leases to its commit. */
 #define SECOND_LOOK_US (3 * US_PER_S)
-/* Mail of other nodes that is looked at is read anew after at most twice this time. */
+/* Foreign messages on the desk are read again after at most twice this time. */
 #define FOREIGN_US (1 * US_PER_S)
-/* Who was given mail within this time may have too much of it. */
+/* Nodes to which this node has given mail within this time may have too much of it. */
 #define GIVEN_US (10 * US_PER_S)
-/* Ids are reserved for so long ahead: longer than clients wait for a database that stands still. A
- * life after a crash begins that far ahead of the clock, and then reserves as many as a second of
- * load may take, so that lives that crash one after the other do not run further ahead. */
+/* Ids are reserved this far ahead of the clock, which is longer than clients wait for a database
+ * that stands still. An incarnation after a crash begins that far ahead of the clock. It then
+ * reserves only as many ids as a second of load may take, so that repeated crashes do not move ids
+ * further ahead. */
 #define RESERVE_US       (30 * US_PER_S)
 #define RESERVE_AHEAD_US (2 * US_PER_S)
 
-/* Tables that another node's reload has put out of force are warned of after this time: until then
- * they are probably about to be loaded here, too. */
+/* Clocks with a smaller difference count as equal. */
+#define CLOCK_US (2 * US_PER_S)
+/* A difference is logged when it has changed by CLOCK_CHANGE_US, and again after CLOCK_AGAIN_US. */
+#define CLOCK_CHANGE_US (1 * US_PER_S)
+#define CLOCK_AGAIN_US  (3600 * US_PER_S)
+
+/* After another node's reload this node's routing tables are out of date. A warning follows after
+ * this time, as this node is probably reloaded, too. */
 #define OLD_TABLES_US (60 * US_PER_S)
 
 struct engine_member {
     struct member_link *link;      /* owned */
-    struct membership *membership; /* the link's */
+    struct membership *membership; /* owned by `link` */
     char *name;                    /* owned */
     struct membership_config config;
     uint64_t last_id;
-    uint64_t given_up, gains, lapses;      /* how often */
-    struct spool_node_words own_words;     /* as others are told */
-    uint64_t changes;                      /* of what is shared, likewise */
-    struct partition_set draining, gained; /* gained: to be taken when the desk is clear */
-    struct partition_set leaving;          /* since the queue asked last */
+    uint64_t given_up, gains, lapses;      /* number of times each has happened */
+    struct spool_node_words own_words;     /* facts for other nodes */
+    uint64_t changes;                      /* version of the shared texts that the queue uses */
+    struct partition_set draining, gained; /* gained: partitions to take once the desk is clear */
+    struct partition_set leaving;          /* not returned by engine_member_leaving yet */
     struct partition_set second_look;
-    int64_t second_look_at, look_at, forget_at; /* us, as boot_now; 0: never */
-    int64_t given_at[MEMBERSHIP_NODES_MAX];     /* mail, to others; 0: never */
-    bool is_over;                               /* given up, and the desk is not clear yet */
-    bool is_ending;                             /* what was begun before has not ended */
-    bool is_registered;                         /* and the committer does not know yet */
+    int64_t second_look_at, look_at, forget_at; /* microseconds of boot_now; 0 for never */
+    int64_t given_at[MEMBERSHIP_NODES_MAX];     /* time of last mail to each node, or 0 */
+    bool is_over;                               /* incarnation ended, desk not clear yet */
+    bool is_ending;                             /* deliveries of the previous one have not ended */
+    bool is_registered;                         /* registered, and the committer not started yet */
     bool is_woken;
-    bool is_late;      /* what is shared is not known */
-    int64_t route;     /* the number of our routing tables, as the queue was told; 0: not known */
-    int64_t warned_of; /* the number of those in force that ours were found to be older than */
-    int64_t old_since; /* us, as boot_now: they are older since then; 0: from the start */
-    /* us, as boot_now: until then ours were not in force, or not known; 0: from the start */
+    bool is_late;      /* whether shared texts were not read in time */
+    int64_t route;     /* number of the routing tables that the queue knows; 0 if unknown */
+    int64_t warned_of; /* number of the tables in force that the last warning was about */
+    int64_t old_since; /* boot_now since when own tables are out of date, or 0 */
+    /* Time until which own tables were not in force or unknown, in microseconds of boot_now; 0 for
+     * the start. */
     int64_t in_force_since;
     bool has_tables;
-    bool has_told;                    /* the link something that it has to act on */
-    bool has_said_why;                /* the lease is not renewed, since it ended */
-    char words[MEMBERSHIP_WORDS_MAX]; /* said last */
-    char unread[LINK_ERROR_MAX];      /* why mail can't be read: said last */
+    bool has_told;                    /* whether the link has something new to do */
+    bool has_said_why;                /* whether a missing renewal was logged */
+    bool stops;                       /* whether the program must stop in order */
+    char words[MEMBERSHIP_WORDS_MAX]; /* last message about the database */
+    char unread[LINK_ERROR_MAX];      /* last reason why mail could not be read */
+    struct member_marker marker;      /* commit that the database must have */
+    struct marker_file marker_file;
+    bool marker_is_lost;   /* whether it could not be written, which was logged */
+    bool lacks;            /* whether the database lacks the marker's commit */
+    uint64_t renewals;     /* number of the renewal after which clocks were last compared */
+    int64_t clock_off_us;  /* described at spool_clock_off_us */
+    int64_t clock_said_us; /* difference that was logged last */
+    int64_t clock_said_at; /* time of that, as boot_now */
     struct told_events events;
 };
 
-/* ---- what the queue is told ------------------------------------------------------------------ */
+/* ---- events for the queue -------------------------------------------------------------------- */
 
 __attribute__((format(printf, 4, 5))) static void tell_of(struct engine_member *m,
                                                           enum spool_event_type type,
@@ -99,11 +118,12 @@ struct msg_id engine_member_next_id(struct engine_member *m)
              after = m->last_id / MEMBERSHIP_NODES_MAX + 1;
     int no = membership_number(m->membership);
 
-    /* A clock that was set forward is ahead of what is reserved: until then ids go on as before. */
+    /* After the clock was set forward it is ahead of the reserved ids; ids are counted up
+     * meanwhile. */
     if (k < after || k > member_link_renewal(m->link)->id_reserved / MEMBERSHIP_NODES_MAX - 1) {
         k = after;
     }
-    /* While it is not registered the id is of no use: nothing is committed. */
+    /* The id of a node that is not registered is never committed. */
     m->last_id = k * MEMBERSHIP_NODES_MAX + (unsigned)(no >= 0 ? no : 0);
     return (struct msg_id){m->last_id};
 }
@@ -179,7 +199,7 @@ static void look_again(struct cluster_spool *s, int64_t now)
     tell(m, SPOOL_EVENT_READY, (struct msg_id){0});
 }
 
-/* What is of other nodes is not looked at for longer than it may be true. */
+/* Drops foreign messages before they may be out of date. */
 static void forget_foreign(struct cluster_spool *s, int64_t now)
 {
     struct engine_member *m = s->member;
@@ -218,7 +238,7 @@ bool engine_member_leaving(struct engine_member *m, struct partition_set *ret)
     return !partition_set_is_empty(ret);
 }
 
-/* What is open there is told to be broken off, where that can be done. */
+/* Requests that deliveries in these partitions are broken off where possible. */
 static void hurry(struct cluster_spool *s, const struct partition_set *partitions)
 {
     struct engine_member *m = s->member;
@@ -235,7 +255,7 @@ static void hurry(struct cluster_spool *s, const struct partition_set *partition
     mem_free(ids);
 }
 
-/* Those in which nothing is open any more are let go. */
+/* Lets partitions go in which nothing is open. */
 static void drain(struct cluster_spool *s)
 {
     struct engine_member *m = s->member;
@@ -254,7 +274,7 @@ static void drain(struct cluster_spool *s)
     }
 }
 
-/* ---- given up -------------------------------------------------------------------------------- */
+/* ---- end of an incarnation ------------------------------------------------------------------- */
 
 static void give_up(struct cluster_spool *s)
 {
@@ -274,7 +294,7 @@ static void give_up(struct cluster_spool *s)
         "node %s: other nodes have taken over what it had, as they have not heard of it", m->name);
 }
 
-/* The last commit of the former life has ended. */
+/* Clears the desk after the last commit of the previous incarnation has ended. */
 static void clear(struct cluster_spool *s)
 {
     struct engine_member *m = s->member;
@@ -288,7 +308,7 @@ static void clear(struct cluster_spool *s)
         tell(m, SPOOL_EVENT_LOST, ids[i]);
     }
     mem_free(ids);
-    tell(m, SPOOL_EVENT_LOST, (struct msg_id){0}); /* that was all */
+    tell(m, SPOOL_EVENT_LOST, (struct msg_id){0}); /* end of the list */
     m->is_over = false;
 }
 
@@ -360,7 +380,7 @@ static void take_events(struct cluster_spool *s)
             add_all(&m->gained, &e.partitions);
             break;
         case MEMBERSHIP_DRAIN:
-            gain(s); /* it may have come a moment ago */
+            gain(s); /* in case the partition was gained a moment ago */
             begin_to_drain(s, &e.partitions);
             break;
         case MEMBERSHIP_HURRY:
@@ -400,7 +420,19 @@ void engine_member_tell_reading(struct engine_member *m, const char *why_not)
     }
 }
 
-/* What keeps the lease from being renewed, once until it is. */
+/* Ends the program in order when the tables have got a format that it does not know. */
+static void stop_if_outdated(struct engine_member *m)
+{
+    if (!m->stops && membership_is_outdated(m->membership) &&
+        membership_number(m->membership) != MEMBERSHIP_NOBODY) {
+        m->stops = true;
+        say(m, SPOOL_EVENT_STOP,
+            "the tables have format %" PRId64 ", this program knows %d to %d: it stops in order",
+            member_link_renewal(m->link)->format, m->config.format_min, m->config.format_max);
+    }
+}
+
+/* Logs once why the lease is not renewed. */
 static void say_why(struct engine_member *m, int64_t now)
 {
     struct slice why = slice_trim(slice_string(member_link_error(m->link)));
@@ -443,7 +475,7 @@ static void follow_texts(struct cluster_spool *s, int64_t now)
 static void warn_of_old_tables(struct engine_member *m, const struct member_renewal *r, int64_t now)
 {
     if (r->route == 0) {
-        return; /* not known */
+        return; /* unknown */
     }
     if (r->route >= r->active_route) {
         m->old_since = now;
@@ -483,11 +515,174 @@ uint64_t engine_member_route(const struct engine_member *m)
     return (uint64_t)m->route;
 }
 
-/* For so long that all nodes which may deliver know it: none of them takes older ones to be in
- * force, and moves back what we move. */
+/* The tables must have been in force for so long that all nodes which may deliver know it. Then
+ * no node uses older tables and moves mail back. */
 bool engine_member_routes_are_in_force(const struct engine_member *m)
 {
     return m->in_force_since != 0 && boot_now().us - m->in_force_since >= m->config.times->dead_us;
+}
+
+/* ---- the commit that the database must have -------------------------------------------------- */
+
+static void expect(struct engine_member *m, struct member_marker marker)
+{
+    int err;
+
+    m->marker = marker;
+    member_link_expect(m->link, &marker);
+    err = marker_file_write(&m->marker_file, &marker);
+    if (err != 0 && !m->marker_is_lost) {
+        say(m, SPOOL_EVENT_WARNING,
+            "node %s: the file cluster-marker in the state directory can't be written (%s): a "
+            "daemon that starts again does not find out that a server lacks acknowledged mail",
+            m->name, strerror(-err));
+    }
+    m->marker_is_lost = err != 0;
+}
+
+void engine_member_keep(struct cluster_spool *s)
+{
+    struct engine_member *m = s->member;
+    struct member_marker marker = {.accepted = m->marker.accepted};
+
+    if (s->committer != NULL) {
+        marker.number = committer_kept(s->committer, &marker.no);
+    }
+    if (marker.number != 0 && (marker.number != m->marker.number || marker.no != m->marker.no)) {
+        marker.at_us = wall_now().us;
+        expect(m, marker);
+    }
+}
+
+static void tell_status(struct cluster_spool *s);
+
+/* Handles an operator's order to go on without lost changes. */
+static void look_at_losses(struct cluster_spool *s)
+{
+    struct engine_member *m = s->member;
+    int64_t accepted = member_link_renewal(m->link)->accepted;
+
+    if (membership_lacks(m->membership) != m->lacks) {
+        m->lacks = !m->lacks;
+        tell_status(s);
+    }
+    if (membership_health(m->membership) != MEMBERSHIP_FIT || accepted <= m->marker.accepted) {
+        return;
+    }
+    if (m->marker.number != 0) {
+        say(m, SPOOL_EVENT_WARNING, "node %s: an operator has accepted that mail may be lost",
+            m->name);
+    }
+    if (s->committer != NULL) {
+        committer_forget(s->committer);
+    }
+    expect(m, (struct member_marker){.accepted = accepted});
+}
+
+/* ---- clocks ---------------------------------------------------------------------------------- */
+
+static int clock_order(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+/* Finds the median of the clocks of the database and all nodes, relative to the database's clock,
+ * so that one wrong clock has no effect. Between two medians it returns the value nearest to the
+ * own clock. */
+static int64_t middle_clock(const struct engine_member *m, int64_t own)
+{
+    int64_t clocks[MEMBERSHIP_NODES_MAX + 1] = {0, own}; /* first the database's clock */
+    size_t count = 2;
+
+    for (int no = 0; no < MEMBERSHIP_NODES_MAX; no++) {
+        int64_t clock_us = member_link_words(m->link, no)->clock_us;
+
+        if (no != membership_number(m->membership) && clock_us != MEMBER_LINK_NO_CLOCK &&
+            engine_member_node_is_up(m, no)) {
+            clocks[count++] = clock_us;
+        }
+    }
+    qsort(clocks, count, sizeof clocks[0], clock_order);
+    return own < clocks[(count - 1) / 2] ? clocks[(count - 1) / 2]
+           : own > clocks[count / 2]     ? clocks[count / 2]
+                                         : own;
+}
+
+static void say_clock(struct engine_member *m, int64_t own, int64_t now)
+{
+    int64_t change = own - m->clock_said_us;
+
+    if (own > -CLOCK_US && own < CLOCK_US) {
+        if (m->clock_said_us != 0) {
+            m->clock_said_us = 0;
+            say(m, SPOOL_EVENT_LOG, "node %s: its clock agrees with the database's again", m->name);
+        }
+        return;
+    }
+    if (change > -CLOCK_CHANGE_US && change < CLOCK_CHANGE_US &&
+        now - m->clock_said_at < CLOCK_AGAIN_US) {
+        return;
+    }
+    m->clock_said_us = own;
+    m->clock_said_at = now;
+    say(m, SPOOL_EVENT_WARNING, "node %s: its clock is %.1f s %s the database's%s", m->name,
+        (double)(own < 0 ? -own : own) / (double)US_PER_S, own < 0 ? "behind" : "ahead of",
+        m->clock_off_us != 0 ? ", and does not agree with those of the other nodes: times of mail "
+                               "go by theirs"
+                             : "");
+}
+
+static void compare_clocks(struct cluster_spool *s, int64_t now)
+{
+    struct engine_member *m = s->member;
+    int64_t own = member_link_clock(m->link), off;
+
+    if (m->renewals == member_link_renewals(m->link) || own == MEMBER_LINK_NO_CLOCK) {
+        return;
+    }
+    m->renewals = member_link_renewals(m->link);
+    off = own - middle_clock(m, own);
+    off = off > -CLOCK_US && off < CLOCK_US ? 0 : off;
+    if (off == 0 || off - m->clock_off_us >= CLOCK_CHANGE_US ||
+        m->clock_off_us - off >= CLOCK_CHANGE_US) {
+        m->clock_said_at =
+            (off == 0) == (m->clock_off_us == 0) ? m->clock_said_at : now - CLOCK_AGAIN_US;
+        m->clock_off_us = off;
+    }
+    say_clock(m, own, now);
+    tell_status(s);
+}
+
+int64_t engine_member_clock_off_us(const struct engine_member *m)
+{
+    return m->clock_off_us;
+}
+
+int64_t engine_member_clock_us(const struct engine_member *m)
+{
+    int64_t own = member_link_clock(m->link);
+
+    return own == MEMBER_LINK_NO_CLOCK ? 0 : own;
+}
+
+bool engine_member_must_hold(const struct engine_member *m)
+{
+    return engine_member_is_unfit(m) &&
+           (membership_has_loss(m->membership) || membership_is_settling(m->membership));
+}
+
+bool engine_member_lacks(const struct engine_member *m)
+{
+    return membership_has_loss(m->membership);
+}
+
+const char *engine_member_why(const struct engine_member *m)
+{
+    const char *words = membership_words(m->membership);
+
+    return words[0] != '\0' ? words : member_link_error(m->link);
 }
 
 static void look_for_arrivals(struct cluster_spool *s, int64_t now)
@@ -508,10 +703,13 @@ void engine_member_turn(struct cluster_spool *s)
     int64_t now;
 
     reserve(m);
+    engine_member_keep(s);
     member_link_turn(m->link);
+    look_at_losses(s);
     s->timeline = membership_timeline(m->membership);
     take_events(s);
     say_words(m);
+    stop_if_outdated(m);
     if (m->is_over && s->desk.under_way_count == 0 && !s->base.dirty) {
         clear(s);
     }
@@ -523,6 +721,7 @@ void engine_member_turn(struct cluster_spool *s)
     say_why(m, now);
     look_again(s, now);
     look_at_tables(m, now);
+    compare_clocks(s, now);
     forget_foreign(s, now);
     look_for_arrivals(s, now);
     if (member_link_has_asks(m->link)) {
@@ -540,7 +739,7 @@ void engine_member_turn(struct cluster_spool *s)
     }
 }
 
-/* ---- questions ------------------------------------------------------------------------------- */
+/* ---- facts about this node ------------------------------------------------------------------- */
 
 bool engine_member_is_out(const struct engine_member *m)
 {
@@ -632,13 +831,23 @@ uint64_t engine_member_given_up(const struct engine_member *m)
 static void tell_status(struct cluster_spool *s)
 {
     const struct engine_member *m = s->member;
-    char json[240];
+    char clock[40] = "", lost[120] = "", json[400];
 
+    if (member_link_clock(m->link) != MEMBER_LINK_NO_CLOCK) {
+        (void)snprintf(clock, sizeof clock, ", \"clock\": %" PRId64,
+                       member_link_clock(m->link)); /* fits, as below */
+    }
+    if (m->lacks) {
+        (void)snprintf(lost, sizeof lost,
+                       ", \"lost\": %" PRId64 ", \"lost_number\": %" PRId64
+                       ", \"lost_at\": %" PRId64,
+                       m->marker.accepted + 1, m->marker.number, m->marker.at_us);
+    }
     (void)snprintf(json, sizeof json,
                    "{\"behind\": %" PRIu64 ", \"drift\": %" PRIu64 ", \"interventions\": %" PRIu64
-                   ", \"under_way\": %" PRIu64 ", \"awaited\": %" PRIu64 "}",
+                   ", \"under_way\": %" PRIu64 ", \"awaited\": %" PRIu64 "%s%s}",
                    m->own_words.behind, s->recount.drift, m->changes, m->own_words.under_way,
-                   m->own_words.awaited); /* fits */
+                   m->own_words.awaited, clock, lost);
     member_link_status(m->link, json);
 }
 
@@ -726,7 +935,7 @@ uint64_t engine_member_gains(const struct engine_member *m)
     return m->gains;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- interface ------------------------------------------------------------------------------- */
 
 static void woken(void *arg)
 {
@@ -740,6 +949,26 @@ static struct committer_batch *letting_go(void *arg, const struct partition_set 
     struct cluster_spool *s = arg;
 
     return handover_of(&s->handover, partitions);
+}
+
+/* Reads the marker that an earlier process of this node has written. */
+static void begin_to_expect(struct engine_member *m, const struct cluster_url *url,
+                            const struct conf *conf)
+{
+    int err = 0;
+
+    m->marker_file.fd = -1;
+    if (conf != NULL && conf->state_directory != NULL && conf->state_directory[0] != '\0') {
+        err = marker_file_open(&m->marker_file, conf->state_directory, url->target.database,
+                               url->schema, m->name, &m->marker);
+        member_link_expect(m->link, &m->marker);
+    }
+    if (err != 0) {
+        say(m, SPOOL_EVENT_WARNING,
+            "%s/cluster-marker: %s: a daemon that starts again does not find out that a server "
+            "lacks acknowledged mail",
+            conf->state_directory, strerror(-err));
+    }
 }
 
 struct engine_member *engine_member_new(struct cluster_spool *s, const struct conf *conf,
@@ -756,6 +985,7 @@ struct engine_member *engine_member_new(struct cluster_spool *s, const struct co
     m->config.name = m->name;
     m->link = member_link_new(s->epoll_fd, &s->url.target, &m->config, &owner, s);
     m->membership = member_link_membership(m->link);
+    begin_to_expect(m, &s->url, conf);
     m->has_tables = conf != NULL && conf->route_tables != 0;
     if (m->has_tables) {
         member_link_tables(m->link, conf->route_tables, false);
@@ -763,7 +993,7 @@ struct engine_member *engine_member_new(struct cluster_spool *s, const struct co
     return m;
 }
 
-/* Let time pass, until something is to be read. */
+/* Waits until something can be read, at most 100 ms. */
 static void wait(const struct cluster_spool *s)
 {
     struct pollfd ready = {.fd = s->epoll_fd, .events = POLLIN};
@@ -778,12 +1008,12 @@ int engine_member_wait(struct cluster_spool *s, const struct spool_options *opti
     struct mono began = boot_now();
 
     for (;;) {
-        bool is_unfit = engine_member_is_unfit(m);
+        bool is_unfit = engine_member_is_unfit(m) && !membership_is_settling(m->membership);
         struct mono until =
             mono_after(began, is_unfit ? ENGINE_MEMBER_UNFIT_US : ENGINE_MEMBER_START_US);
 
         engine_member_turn(s);
-        housekeeper_turn(s->housekeeper); /* what is ready would wake us again and again */
+        housekeeper_turn(s->housekeeper); /* unhandled events would end each wait at once */
         loader_turn(s->loader);
         engine_search_turn(s->search);
         if (s->committer != NULL) {
@@ -834,6 +1064,7 @@ void engine_member_free(struct engine_member *m)
         return;
     }
     told_events_fini(&m->events);
+    marker_file_close(&m->marker_file);
     member_link_free(m->link);
     mem_free(m->name);
     mem_free(m);

@@ -12,10 +12,10 @@
 struct search {
     TAILQ_ENTRY(search) next;
     char *sql;        /* owned */
-    struct buf key;   /* the statement and its parameters */
-    PGresult *answer; /* owned; NULL: it has not come */
+    struct buf key;   /* statement and parameters */
+    PGresult *answer; /* owned; NULL until it has arrived */
     bool is_given;
-    int64_t answered; /* us */
+    int64_t answered; /* time of the answer in microseconds */
 };
 
 struct engine_search {
@@ -36,7 +36,7 @@ static void search_free(struct engine_search *e, struct search *s)
     mem_free(s);
 }
 
-/* Those whose time is over, and the oldest answers when there are too many. */
+/* Frees answers after their time, and others if there are too many. */
 static void forget_some(struct engine_search *e)
 {
     struct search *s, *next;
@@ -74,7 +74,7 @@ static void key_of(struct cluster_query *q, struct buf *key)
     }
 }
 
-/* No answer yet, and why, as far as that is known. */
+/* Fails with -EAGAIN, and with the connection's error if it has one. */
 static int not_yet(struct engine_search *e)
 {
     const char *words = reader_error(e->reader);
@@ -138,7 +138,7 @@ static void on_answer(void *arg, void *question, unsigned n, const PGresult *res
     PQclear(s->answer);
     s->answer = PQcopyResult(result, PG_COPYRES_ATTRS | PG_COPYRES_TUPLES);
     s->answered = boot_now().us;
-    CHECK(s->answer != NULL); /* memory */
+    CHECK(s->answer != NULL); /* out of memory */
 }
 
 static void on_end(void *arg, void *question, bool answered)

@@ -64,13 +64,13 @@ void finder_fini(struct finder *f)
     heap_fini(&f->by_next);
 }
 
-/* Takes effect at once, unless an answer is awaited: that then says what comes next. */
+/* Sets `next`. While a query is in flight this has no effect, as its answer sets `next`. */
 static void set_next(struct finder *f, struct finder_place *place, int64_t next)
 {
     if (heap_has(&place->node)) {
         heap_remove(&f->by_next, &place->node);
     }
-    place->next = next;
+    place->next = place->order == FINDER_INCOMING && next != FINDER_NONE && next > 0 ? 0 : next;
     if (!place->asked && next != FINDER_NONE && f->is_mine[place->p]) {
         heap_add(&f->by_next, &place->node);
     }
@@ -151,15 +151,15 @@ void finder_put(struct finder *f, enum finder_order order, uint16_t p, int64_t d
     bool is_behind = due != place->due ? due > place->due : id > place->id;
 
     if (!f->is_mine[p]) {
-        return; /* its owner looks for it */
+        return; /* the owner has its place */
     }
     if (is_behind && !place->asked) {
-        if (due < place->next) {
+        if (due < place->next || (place->order == FINDER_INCOMING && place->next > 0)) {
             set_next(f, place, due);
         }
-    } else if (!put_early(f, p, due, id, false) && !is_behind) {
-        /* Rows between are read again. One that is behind a place that is asked for now was put
-         * into the database before; at the worst a sweep finds it. */
+    } else if (!put_early(f, p, order == FINDER_INCOMING ? 0 : due, id, false) && !is_behind) {
+        /* Rows in between are read again. Mail after a place with a query in flight was stored
+         * before the query, which finds it; if not, a sweep does. */
         place->due = due;
         place->id = id - 1;
         set_next(f, place, due);
@@ -169,13 +169,13 @@ void finder_put(struct finder *f, enum finder_order order, uint16_t p, int64_t d
 void finder_put_early(struct finder *f, uint16_t p, int64_t due, uint64_t id)
 {
     if (f->is_mine[p]) {
-        (void)put_early(f, p, due, id, false); /* at the worst a sweep finds it */
+        (void)put_early(f, p, due, id, false); /* if the heap is full, a sweep finds it */
     }
 }
 
-void finder_put_fresh(struct finder *f, uint16_t p, int64_t due, uint64_t id)
+void finder_put_fresh(struct finder *f, uint16_t p, uint64_t id)
 {
-    if (f->is_mine[p] && !put_early(f, p, due, id, true)) {
+    if (f->is_mine[p] && !put_early(f, p, 0, id, true)) {
         walk_again(f);
     }
 }
@@ -202,7 +202,7 @@ bool finder_take_early(struct finder *f, int64_t now, uint16_t *ret_p, uint64_t 
         *ret_p = e->p;
         *ret_id = e->id;
         *ret_passes = e->passes;
-        is_mine = f->is_mine[e->p]; /* else it has left with its partition */
+        is_mine = f->is_mine[e->p]; /* otherwise its partition was let go */
         heap_remove(&f->early, &e->node);
         mem_free(e);
     }

@@ -1,12 +1,15 @@
 /*
- * Where mail waits that is not on the desk: what the engine knows of it, to read it when it is due
- * without reading over what it has read. No SQL, no I/O.
+ * Finder: places of waiting mail that is not on the desk, so that due mail is read without reading
+ * other mail twice. No SQL and no I/O.
  *
- * For each partition and state there is a place in the order (due, id) of its waiting mail: what is
- * up to there was read, what is behind it is found by a query that begins there, and `next` says
- * when its first is due. Mail that comes to wait before that place is kept in the heap of early
- * mail, by its id, and read by that; when there is too much of it the place moves back. Mail that
- * passes (fresh tables) and is not on the desk is found by a walk through those tables.
+ * Each partition and state has a place in the order (due, id) of its waiting mail. Mail up to the
+ * place was read; a query that begins there finds the mail after it. `next` is the due time of the
+ * first one. Mail that begins to wait before the place goes into the heap of early mail with its
+ * id, and is read by its id. If the heap is full, the place moves back. Mail in passage (fresh
+ * tables) that is not on the desk is found by a walk through those tables.
+ *
+ * Mail that was never tried is due at once. Its due time only determines the order, as it comes
+ * from the clock of the node that accepted the mail, which may be ahead of this node's.
  */
 #ifndef CLUSTER_FINDER_H
 #define CLUSTER_FINDER_H
@@ -24,24 +27,24 @@
 enum finder_order { FINDER_INCOMING, FINDER_DEFERRED, FINDER_ORDERS };
 
 struct finder_place {
-    struct heap_node node; /* by next */
+    struct heap_node node; /* ordered by next */
     uint16_t p;
     unsigned order;
-    int64_t next; /* us; INT64_MIN: not known yet */
-    int64_t due;  /* what is up to (due, id) was read */
+    int64_t next; /* microseconds; INT64_MIN if unknown; never in the future for FINDER_INCOMING */
+    int64_t due;  /* mail up to (due, id) was read */
     uint64_t id;
-    int64_t swept_due; /* where it was at the last sweep */
+    int64_t swept_due; /* place at the last sweep */
     uint64_t swept_id;
-    bool asked; /* a query about it is under way */
-    bool again; /* .. whose answer does not count */
+    bool asked; /* whether a query for it is in flight */
+    bool again; /* whether the answer to that query must be ignored */
 };
 
 struct finder_early {
-    struct heap_node node; /* by due, then id */
+    struct heap_node node; /* ordered by due, then id */
     uint16_t p;
     int64_t due;
     uint64_t id;
-    bool passes; /* it is in a fresh table, as far as is known */
+    bool passes; /* whether it is in a fresh table, as far as is known */
 };
 
 struct finder {
@@ -49,9 +52,9 @@ struct finder {
     bool is_mine[PARTITIONS];
     struct heap by_next;
     struct heap early;  /* owns its nodes */
-    bool sweep_is_sure; /* at the last sweep no early mail was known */
-    bool walk_is_sweep; /* the walk is a sweep's, and nothing has come to be ours since */
-    bool walks;         /* fresh tables are walked through: from */
+    bool sweep_is_sure; /* whether no early mail existed at the last sweep */
+    bool walk_is_sweep; /* whether the walk belongs to a sweep, and no partition was gained since */
+    bool walks;         /* whether a walk is in progress; its position follows */
     unsigned walk_table;
     uint16_t walk_p;
     uint64_t walk_id;
@@ -60,33 +63,35 @@ struct finder {
 void finder_init(struct finder *f);
 void finder_fini(struct finder *f);
 
-/* A partition becomes ours, or is not any more. All of it is looked for. */
+/* Sets whether a partition belongs to this node. If so, all of its mail is searched for. */
 void finder_own(struct finder *f, uint16_t p, bool is_mine);
-/* Look for all mail again, also for what lies before the places. */
+/* Searches for all mail again, also before the places. */
 void finder_sweep(struct finder *f);
-/* Is this one that a place was past before the last sweep, so that nothing but a sweep finds it? */
+/* Was the place past this mail before the last sweep, so that only the sweep could find the
+ * mail? */
 bool finder_was_past(const struct finder *f, const struct finder_place *place, int64_t due,
                      uint64_t id);
 
-/* A message of this partition waits and is not on the desk any more. */
+/* Adds a message of this partition that waits and is no longer on the desk. */
 void finder_put(struct finder *f, enum finder_order order, uint16_t p, int64_t due, uint64_t id);
-/* The same, to be read by its id whatever the places say. */
+/* Adds a message that must be read by its id, wherever the place is. */
 void finder_put_early(struct finder *f, uint16_t p, int64_t due, uint64_t id);
-/* The same for one that is in a fresh table. */
-void finder_put_fresh(struct finder *f, uint16_t p, int64_t due, uint64_t id);
+/* Adds a message that is in a fresh table. */
+void finder_put_fresh(struct finder *f, uint16_t p, uint64_t id);
 
-/* When the next is due, as far as is known; INT64_MIN: it has to be looked for. */
+/* Returns the next known due time, or INT64_MIN if mail must be searched for. */
 int64_t finder_next(const struct finder *f);
 
-/* The next that is due and is known by its id, and whether it was put by finder_put_fresh. The
- * return value says whether there is one. */
+/* Takes the first early message that is due. *ret_passes: whether finder_put_fresh has added it.
+ * Returns false if there is none. */
 bool finder_take_early(struct finder *f, int64_t now, uint16_t *ret_p, uint64_t *ret_id,
                        bool *ret_passes);
 
-/* The places to ask for, with next <= now, the earliest first: their number. They are asked until
- * finder_answer. */
+/* Returns the number of places to query, those with next <= now, the earliest first. They stay in
+ * flight until finder_answer. */
 size_t finder_ask(struct finder *f, int64_t now, size_t max, struct finder_place **ret_places);
-/* Of a place that was asked: all up to (due, id) was read, and `next` is the one behind it. */
+/* Ends the query of a place: mail up to (due, id) was read, and `next` is the due time of the mail
+ * after it. */
 void finder_answer(struct finder *f, struct finder_place *place, int64_t due, uint64_t id,
                    int64_t next);
 

@@ -6,7 +6,7 @@ void fresh_mover_init(struct fresh_mover *m, struct desk *desk, struct loader *l
 {
     *m = (struct fresh_mover){.desk = desk, .loader = loader, .passing_us = FRESH_MOVER_PASSING_US};
     for (unsigned table = 0; table < DESK_FRESH_TABLES; table++) {
-        m->left_at[table] = now; /* as far as is known */
+        m->left_at[table] = now; /* when it was left is unknown */
     }
 }
 
@@ -30,7 +30,8 @@ static bool is_due(const struct fresh_mover *m, unsigned table, int64_t now)
     return table != m->in_use && !m->is_done[table] && now - m->left_at[table] >= m->passing_us;
 }
 
-/* True: no other table is looked at before that has ended. */
+/* Begins to move mail out of a table. Returns true if the table is not done, so that no other one
+ * is begun. */
 static bool look_at(struct fresh_mover *m, unsigned table)
 {
     bool is_busy;

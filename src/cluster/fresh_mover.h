@@ -1,20 +1,20 @@
 /*
- * Moves mail that has been passing for long to the tables of mail that waits, so that the fresh
- * table in which its rows are can be emptied when its turn comes (housekeeper.h).
+ * Fresh mover: moves mail that has long been in passage to the tables of waiting mail, so that its
+ * fresh table can be emptied in its turn (housekeeper.h).
  *
- * A table that has not been in use for FRESH_MOVER_PASSING_US is looked through once: what is on
- * the desk is moved with the next batch, FRESH_MOVER_MAX messages at a time; the rest is brought to
- * the desk for that, page by page. Content goes from table to table, not through here. It is each
- * node's own clock and what it has heard of turns that count: no row has a time that would have to
- * be right. Mail in a table that stays in use, as there is little, is left alone.
+ * A table that has not been in use for FRESH_MOVER_PASSING_US is searched once. Mail on the desk is
+ * moved with the next batch, FRESH_MOVER_MAX messages at a time; other mail is loaded for that,
+ * page by page. Content is copied from table to table by the server. Times are measured by the
+ * node's own clock from the moment when it noticed a turn, so no time in a row must be right. Mail
+ * in the table in use is left alone.
  *
  *   in use --another is--> left --FRESH_MOVER_PASSING_US--> due <--> bringing, moving --> done
  *     ^                      ^                                                       |
- *     |                      +------ any turn: who has not heard of the last --------+
- *     |                              one may have put more there
+ *     |                      +------- any turn: a node that missed the last one -----+
+ *     |                               may have put more mail there
  *     +---- its turn
  *
- * No I/O here but through the loader; the batch is the engine's.
+ * The module reads only through the loader; the batch belongs to the engine.
  */
 #ifndef CLUSTER_FRESH_MOVER_H
 #define CLUSTER_FRESH_MOVER_H
@@ -27,31 +27,31 @@
 
 #define FRESH_MOVER_PASSING_US (15 * INT64_C(1000000))
 #define FRESH_MOVER_MAX        256
-/* From one look at what is on the desk to the next, unless something has come or was moved. */
+/* Time between two searches of the desk, unless mail was loaded or moved. */
 #define FRESH_MOVER_LOOK_US INT64_C(1000000)
 
-/* Fields are the module's own. */
+/* Members are private to the module. */
 struct fresh_mover {
     struct desk *desk;                  /* borrowed */
     struct loader *loader;              /* borrowed */
-    int64_t passing_us;                 /* FRESH_MOVER_PASSING_US; tests have less */
-    unsigned in_use;                    /* the fresh table, as was heard last */
-    int64_t left_at[DESK_FRESH_TABLES]; /* us, by a clock that never goes back */
+    int64_t passing_us;                 /* FRESH_MOVER_PASSING_US, or less in tests */
+    unsigned in_use;                    /* fresh table in use, as far as this node knows */
+    int64_t left_at[DESK_FRESH_TABLES]; /* microseconds of a clock that never goes back */
     bool is_done[DESK_FRESH_TABLES];
-    int64_t look_at;  /* us */
-    bool is_bringing; /* a page was asked for */
-    bool is_wanted;   /* something of `table` is on the desk and can be moved */
+    int64_t look_at;  /* microseconds */
+    bool is_bringing; /* whether a page was requested */
+    bool is_wanted;   /* whether mail of `table` on the desk can be moved */
     unsigned table;
 };
 
 void fresh_mover_init(struct fresh_mover *m, struct desk *desk, struct loader *loader, int64_t now);
 
-/* In each turn. */
+/* Does the work that is due; must be called in each turn. */
 void fresh_mover_turn(struct fresh_mover *m, int64_t now);
 
-/* Would a batch move something? */
+/* Is there mail that a batch would move? */
 bool fresh_mover_is_wanted(const struct fresh_mover *m);
-/* Move it, in the batch that is open, and look for more when that has ended (fresh_mover_ended). */
+/* Moves mail in the open batch. After its end (fresh_mover_ended) more mail is searched for. */
 void fresh_mover_move(struct fresh_mover *m);
 void fresh_mover_ended(struct fresh_mover *m);
 

@@ -13,10 +13,10 @@
 #define STR_(x) #x
 #define STR(x)  STR_(x)
 
-/* lease_note.what */
+/* Values of lease_note.what. */
 enum { NOTE_DEAD = 1, NOTE_RATE = 2 };
 
-/* Of all together, so that they fit into a statement. */
+/* Largest size of all notes, so that they fit into a statement. */
 #define BYTES_MAX ((size_t)4 << 20)
 
 #define TRANSPORT_MAX 255
@@ -34,11 +34,11 @@ const char handover_sql[] =
     "LIMIT " STR(HANDOVER_MAX);
 
 struct handover_note {
-    struct spool_suspension s; /* its slices lie behind it */
-    struct slice name;         /* there: transport/destination */
+    struct spool_suspension s; /* texts of its slices are in `bytes` */
+    struct slice name;         /* transport/destination, in `bytes` */
     uint16_t p;
-    size_t size;                /* of these */
-    struct handover_note *next; /* of what was read */
+    size_t size;                /* used size of `bytes` */
+    struct handover_note *next; /* next of the notes that were read */
     char bytes[];
 };
 
@@ -95,11 +95,11 @@ static struct handover_note *note_new(const struct spool_suspension *s, uint16_t
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* What is told by the owner, of some partitions. */
+/* States from the owner's callback, for some partitions. */
 struct collection {
     const struct handover *handover;
     struct partition_set of;
-    struct handover_note **notes; /* owned, each */
+    struct handover_note **notes; /* owned, with each note */
     size_t count, size;
     bool only_counts;
 };
@@ -145,7 +145,7 @@ static void add_row(struct columns *rows, const struct handover_note *n, int64_t
     columns_row_open(rows);
 }
 
-/* Those that end latest, within the bounds, into `rows`; the partitions that have some. */
+/* Adds rows for the notes that end last, within the limits. Returns the partitions with rows. */
 static struct partition_set add_rows(const struct collection *c, struct columns *rows)
 {
     struct partition_set noted = {{0}};
@@ -182,8 +182,8 @@ static void clear(struct committer_batch *b, const struct partition_set *partiti
     columns_fini(&c);
 }
 
-/* The notes of `partitions` as they are now, in place of those that are there, into `b`. Returns
- * those that have some. */
+/* Adds statements to `b` that replace all notes of `partitions` by current ones. Returns the
+ * partitions with notes. */
 static struct partition_set write_notes(const struct handover *h,
                                         const struct partition_set *partitions,
                                         struct committer_batch *b)
@@ -301,7 +301,7 @@ struct committer_batch *handover_of(struct handover *h, const struct partition_s
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* False: there is no transport, or no destination. */
+/* Splits a name. Returns false if the transport or destination is missing. */
 static bool divide(struct slice name, struct spool_suspension *s)
 {
     const char *slash = name.len > 0 ? memchr(name.ptr, '/', name.len) : NULL;
@@ -315,7 +315,7 @@ static bool divide(struct slice name, struct spool_suspension *s)
            s->destination.len <= SPOOL_SUSPENSION_NAME_MAX;
 }
 
-/* False: the row makes no sense. */
+/* Reads a row. Returns false if it is invalid. */
 static bool read_row(const PGresult *r, int row, struct text_pool *pool, uint16_t *ret_p,
                      int64_t *ret_until, struct spool_suspension *s)
 {

@@ -1,23 +1,23 @@
 /*
- * What is handed over of destinations with their partition (spool_handover.h), in the table
- * lease_note: those that are dead until a time, and rate delays that run.
+ * Handover: states of destinations that move with their partition (spool_handover.h), as rows of
+ * the table `lease_note`: destinations that are dead until a time, and rate delays that run.
  *
- *   once a minute, while there is something to note   in a batch of the committer
- *   a partition is let go, or all are                 in the transaction that does it
- *   a partition has come                              read together with the count of its mail
+ *     once a minute, if there is something to note   in a batch of the committer
+ *     partitions are let go                          in the transaction that releases the leases
+ *     partitions are gained                          read together with the counts of their mail
  *
- * Each time all notes of the partitions concerned are written anew, with what is left of their
- * times: so those of a node that was killed are at most a minute old, and the new owner, who starts
- * what was left when it reads, waits for at most that much longer than the old one would have. What
- * is left is no clock's time. `until` is, by the writer's clock, and only says which notes are of
- * no more use: after HANDOVER_PAST_US, more than clocks should differ, they are not followed and
- * are deleted (housekeeper.h).
+ * Each time, all notes of these partitions are written again with the remaining time. So notes of a
+ * killed node are at most a minute old. The new owner waits at most that much longer, as the
+ * remaining time starts when it reads the note. Remaining times do not depend on clocks. The column
+ * `until` is of the writer's clock, and only shows which notes are out of date. After
+ * HANDOVER_PAST_US, which is more than clocks should differ, notes are ignored, and the housekeeper
+ * deletes them.
  *
- * Tables of a format before HANDOVER_FORMAT lack the columns: then nothing is handed over.
+ * Tables of a format before HANDOVER_FORMAT lack the columns; then nothing is handed over.
  *
- * Bounds: HANDOVER_PARTITION_MAX notes of a partition, HANDOVER_MAX at a time; beyond them those
- * that end first are left out. What is read may be anything: a row that makes no sense, or belongs
- * to a partition that is not ours, is passed over.
+ * Limits: HANDOVER_PARTITION_MAX notes of a partition, HANDOVER_MAX at a time; of more notes those
+ * that end first are omitted. Rows are not trusted: invalid ones, and rows of partitions of other
+ * nodes, are skipped.
  */
 #ifndef CLUSTER_HANDOVER_H
 #define CLUSTER_HANDOVER_H
@@ -42,43 +42,45 @@
 struct handover_note;
 
 struct handover {
-    const struct spool *base;     /* borrowed: says where destinations lie */
-    const struct finder *finder;  /* borrowed: which partitions are ours */
-    spool_tell_suspensions *tell; /* NULL: none is there */
+    const struct spool *base;     /* borrowed; calculates partitions of destinations */
+    const struct finder *finder;  /* borrowed; knows the own partitions */
+    spool_tell_suspensions *tell; /* NULL if there is no callback */
     void *arg;
-    bool has_table;                        /* its owner's to set: the tables have the format */
-    struct partition_set noted;            /* of ours: those that may have rows */
-    struct partition_set writing, written; /* a commit under way writes those, rows for these */
-    int64_t next_at;            /* us: when it is to be looked whether there is something to note */
-    bool is_wanted;             /* there is */
-    unsigned under_way;         /* commits up to the one with notes; 0: none has some */
-    struct handover_note *read; /* owned: what has come, the next one first */
-    struct handover_note *given; /* owned: that was given out last */
+    bool has_table;                        /* whether the tables have it; set by the owner */
+    struct partition_set noted;            /* own partitions that may have rows */
+    struct partition_set writing, written; /* partitions of the commit in flight; those with rows */
+    int64_t next_at;             /* time of the next check for something to note, in microseconds */
+    bool is_wanted;              /* whether notes should be written */
+    unsigned under_way;          /* commits in flight up to the one with notes; 0 if none */
+    struct handover_note *read;  /* owned; notes that were read, the next first */
+    struct handover_note *given; /* owned; note that was returned last */
 };
 
 void handover_init(struct handover *h, const struct spool *base, const struct finder *finder);
 void handover_fini(struct handover *h);
 
-/* Look whether a batch with notes is due. `now` is any clock that goes on. */
+/* Checks whether a batch with notes is due. `now` is of any clock that is never set. */
 void handover_turn(struct handover *h, int64_t now);
 bool handover_is_wanted(const struct handover *h);
 
-/* A batch is begun: the notes join it when they are due. `commits` are under way then, with it. */
+/* Adds the notes to the batch if they are due. `commits` is the number of commits in flight,
+ * including this one. */
 void handover_join(struct handover *h, struct committer_batch *b, unsigned commits);
-/* The oldest commit has ended; with `failed`, all have. */
+/* Ends the oldest commit in flight, or all of them if `failed` is set. */
 void handover_ended(struct handover *h, bool failed);
-/* Are notes under way? Then no partition may be let go: they would be written after it. */
+/* Are notes in flight? Then no partition may be let go, as the notes would be written after
+ * that. */
 bool handover_is_under_way(const struct handover *h);
 
-/* The statements that write the notes of `partitions`, all of which are let go. NULL: there is
+/* Returns statements that write the notes of `partitions`, which are let go; NULL if there is
  * nothing to write. */
 struct committer_batch *handover_of(struct handover *h, const struct partition_set *partitions);
 
-/* Asks for the notes of partitions, $1: an array of smallint, $2: unused; and its answer. */
+/* Query for the notes of partitions. $1: array of smallint; $2: unused. */
 extern const char handover_sql[];
 void handover_answer(struct handover *h, const PGresult *r);
 
-/* As spool_handover.h. */
+/* Implements spool_handover.h. */
 bool handover_next(struct handover *h, struct spool_suspension *ret);
 
 #endif

@@ -10,11 +10,11 @@
 #include "check.h"
 #include "mem.h"
 
-/* The turn of the fresh tables. The lock and the look under it are one transaction; what is refused
- * (a lock that others hold, a table with rows) undoes only that try. Nothing has happened since
- * the last turn when the table in use is as small as an empty one. It waits for no standby: with
- * that lock, mail that passes could not be read for as long as none answers. A standby that takes
- * over without the turn goes on with the table before. */
+/* The turn of the fresh tables. Lock and check are one transaction; a refusal (a lock of another
+ * session, a table with rows) undoes only this attempt. Nothing is done while the table in use is
+ * as small as an empty one. The commit does not wait for the standby: while no standby answers, the
+ * lock would keep mail in passage from being read. A standby that is promoted without the turn goes
+ * on with the previous table. */
 static const char turn_sql[] =
     "DO $$ DECLARE c record; k int; has boolean; "
     "now_us bigint := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint; grown bigint; "
@@ -28,7 +28,7 @@ static const char turn_sql[] =
     "FOR i IN 1..2 LOOP k := (c.fresh_now + i) % 3; "
     "BEGIN "
     "EXECUTE 'SELECT EXISTS (SELECT FROM fresh_' || k || ')' INTO has; "
-    "CONTINUE WHEN has; " /* without the lock: most often that is enough */
+    "CONTINUE WHEN has; " /* a check without the lock, which often suffices */
     "EXECUTE 'LOCK TABLE fresh_' || k || ' IN ACCESS EXCLUSIVE MODE'; "
     "EXECUTE 'SELECT EXISTS (SELECT FROM fresh_' || k || ')' INTO has; "
     "IF has THEN RAISE lock_not_available; END IF; "
@@ -41,13 +41,13 @@ static const char turn_sql[] =
 _Static_assert(HOUSEKEEPER_TURN_S == 20, "it stands in turn_sql");
 _Static_assert(HOUSEKEEPER_STUCK_S == 60, "it stands in fresh_now_sql");
 
-/* The table in use; and should its turn be over for long, as turn_sql has it? */
+/* Returns the table in use, and whether its turn, as defined in turn_sql, is long overdue. */
 static const char fresh_now_sql[] =
     "SELECT fresh_now::bigint, (pg_total_relation_size(to_regclass('fresh_' || fresh_now)) >= "
     "65536 AND (extract(epoch FROM now()) * 1000000)::bigint - fresh_since > "
     "60000000)::int::bigint FROM cluster";
 
-/* Of transactions of others the server says nothing, unless the role is in pg_read_all_stats. */
+/* Measurements. Transactions of other roles are visible only to members of pg_read_all_stats. */
 static const char measure_sql[] =
     "SELECT pg_total_relation_size('fresh_0') + pg_total_relation_size('fresh_1') + "
     "pg_total_relation_size('fresh_2') AS fresh_bytes, greatest(0, (extract(epoch FROM "
@@ -56,38 +56,36 @@ static const char measure_sql[] =
     "ALL SELECT prepared FROM pg_prepared_xacts WHERE database = current_database()) t (began))) * "
     "1000000)::bigint) AS oldest";
 
-/* Vacuum is a statement of its own: it cannot be in a transaction. */
+/* A statement of its own, as VACUUM cannot run in a transaction. */
 static const char vacuum_sql[] =
     "VACUUM (TRUNCATE OFF) arrival, lease, node, fence, batch, cluster, ask";
-/* For fresh tables that can't be emptied. It reads all of them. */
+/* For fresh tables that cannot be emptied. Reads all of them. */
 static const char vacuum_fresh_sql[] = "VACUUM (TRUNCATE OFF) fresh_0, fresh_1, fresh_2";
 
-/* Ids are times: what is younger than an hour may be about to be named. */
+/* Deletions of useless rows. Ids are times; rows younger than an hour may be about to be used. */
 static const char *const tidy_sql[] = {
     "DELETE FROM batch b USING (SELECT node, max(n) - 1000 AS upto FROM batch GROUP BY node) m "
     "WHERE b.node = m.node AND b.n < m.upto",
     "DELETE FROM content WHERE (id, n) IN (SELECT id, n FROM content c WHERE id < "
     "(extract(epoch FROM now()) * 1000000)::bigint - 3600000000 AND NOT EXISTS "
     "(SELECT FROM message m WHERE m.id = c.id) LIMIT 1000)",
-    /* Who has lost its partitions; who has them now has looked for all of their mail. */
+    /* Arrivals for nodes without partitions; the new owners have looked for all of their mail. */
     "DELETE FROM arrival a WHERE NOT EXISTS (SELECT FROM lease l WHERE l.node = a.node)",
     "DELETE FROM ask WHERE at < (extract(epoch FROM now()) * 1000000)::bigint - 60000000",
-    /* By the clock of who wrote them; no node follows them any more (handover.h). */
+    /* Expired by the writer's clock; no node uses them (handover.h). */
     "DELETE FROM lease_note WHERE until < (extract(epoch FROM now()) * 1000000)::bigint - "
     "600000000",
-    "DELETE FROM key WHERE key IN (SELECT key FROM key WHERE until < "
-    "(extract(epoch FROM now()) * 1000000)::bigint LIMIT 1000)",
 };
 
 struct housekeeper {
     struct link *link; /* owned */
     int epoll_fd;
-    int timer; /* owned: the next round */
+    int timer; /* owned; time of the next round */
     bool is_ours;
-    bool is_stuck; /* the fresh tables can't be emptied */
+    bool is_stuck; /* whether no fresh table can be emptied */
     unsigned rounds, stuck_rounds;
-    unsigned unanswered; /* syncs */
-    bool is_counting;    /* the last answer of this round is that */
+    unsigned unanswered; /* number of syncs without an answer */
+    bool is_counting;    /* whether the last answer of this round is the count */
     struct housekeeper_measures measures;
     const struct housekeeper_owner *owner;
     void *arg;
@@ -100,7 +98,7 @@ static void set_timer(const struct housekeeper *h, int64_t us)
     CHECK(timerfd_settime(h->timer, 0, &at, NULL) == 0);
 }
 
-/* One that fails does not take others with it. */
+/* Sends a statement with a sync of its own, so that its failure does not affect others. */
 static void say(struct housekeeper *h, const char *sql)
 {
     link_send(h->link, sql, NULL, 0);
@@ -108,7 +106,7 @@ static void say(struct housekeeper *h, const char *sql)
     h->unanswered++;
 }
 
-/* The last of a round. */
+/* Sends the last query of a round. */
 static void ask_count(struct housekeeper *h)
 {
     struct committer_batch *question = h->owner->recount(h->arg);
@@ -170,7 +168,7 @@ static void measured(struct housekeeper *h, const PGresult *result)
     h->measures.oldest_snapshot_us = answer_number(result, 0, 1, &n) ? n : 0;
 }
 
-/* What the server refuses is tried again in another round. */
+/* Statements that the server refuses are sent again in a later round. */
 static void answer(void *arg, struct link *l, const PGresult *result)
 {
     struct housekeeper *h = arg;
@@ -186,7 +184,7 @@ static void answer(void *arg, struct link *l, const PGresult *result)
                answer_number(result, 0, 0, &table) && answer_number(result, 0, 1, &is_stuck)) {
         h->is_stuck = is_stuck != 0;
         h->stuck_rounds = h->is_stuck ? h->stuck_rounds : 0;
-        if (table >= 0 && table <= 2) { /* the table's CHECK is no promise */
+        if (table >= 0 && table <= 2) { /* the CHECK of the table guarantees nothing */
             h->owner->fresh(h->arg, (unsigned)table);
         }
     }
@@ -201,7 +199,7 @@ static void notice(void *arg, struct link *l, const char *state, const char *wor
     (void)arg;
     (void)l;
     (void)state;
-    (void)words; /* of vacuum, about nothing */
+    (void)words; /* notices of VACUUM are not needed */
 }
 
 static const struct link_owner link_owner = {
@@ -258,5 +256,5 @@ void housekeeper_turn(struct housekeeper *h)
     } else if (is_time && link_is_up(h->link) && h->unanswered == 0) {
         begin_round(h);
     }
-    link_flush(h->link); /* sends what was said */
+    link_flush(h->link); /* sends what was queued */
 }

@@ -21,26 +21,25 @@ struct link {
     const struct link_owner *owner;
     void *arg;
     enum link_state state;
-    PGconn *conn;         /* owned; NULL when down */
-    int fd;               /* watched, or -1 */
-    uint32_t events;      /* watched for */
-    int timer;            /* owned: when connecting has taken too long */
-    bool broken;          /* to be taken down in the next turn */
-    bool is_refused;      /* see link_is_refused */
-    unsigned passed_over; /* hosts that were of no use, the last times */
-    int64_t timeline;     /* of the server; 0: it has not told, or has none */
+    PGconn *conn;         /* owned; NULL in state DOWN */
+    int fd;               /* watched descriptor, or -1 */
+    uint32_t events;      /* events watched for */
+    int timer;            /* owned; ends connecting, and waiting for answers */
+    bool broken;          /* whether the next turn must close the connection */
+    bool is_refused;      /* described at link_is_refused */
+    unsigned passed_over; /* number of hosts that were tried in vain */
+    int64_t timeline;     /* timeline of the server; 0 if unknown or none */
     const char *prepared[LINK_PREPARED_MAX];
     unsigned prepared_count;
-    unsigned settings; /* unanswered */
-    unsigned asked;    /* syncs that are not answered, while it is up */
-    int64_t heard_at,
-        look_at;       /* us: of the last answer; when the timer is over; 0: it is not set */
-    int64_t silence;   /* us: that is borne, at least */
-    unsigned silences; /* that have ended connections, since something was answered */
+    unsigned settings;         /* number of settings that were not answered */
+    unsigned asked;            /* number of syncs that were not answered, in state UP */
+    int64_t heard_at, look_at; /* microseconds: time of the last answer; end of the timer, or 0 */
+    int64_t silence;           /* time without an answer that is allowed, in microseconds */
+    unsigned silences;         /* connections that silence has ended since the last answer */
     char error[LINK_ERROR_MAX];
 };
 
-/* ---- what is watched ------------------------------------------------------------------------- */
+/* ---- watching -------------------------------------------------------------------------------- */
 
 static void unwatch(struct link *l)
 {
@@ -50,7 +49,7 @@ static void unwatch(struct link *l)
     }
 }
 
-/* libpq may change its socket while it connects, under the same number, too. */
+/* libpq may change its socket while it connects, and reuse the number. */
 static void watch(struct link *l, uint32_t events, bool anew)
 {
     struct epoll_event e = {.events = events};
@@ -85,12 +84,12 @@ static bool timer_is_over(const struct link *l)
 
 /* ---- states ---------------------------------------------------------------------------------- */
 
-/* libpq's words end with a line feed, and may be several lines. */
+/* libpq's error texts end with a line feed, and may have several lines. */
 static void keep_error(struct link *l, const char *words)
 {
     size_t len;
 
-    (void)snprintf(l->error, sizeof l->error, "%s", words); /* cut */
+    (void)snprintf(l->error, sizeof l->error, "%s", words); /* cut if too long */
     len = strlen(l->error);
     while (len > 0 && l->error[len - 1] == '\n') {
         l->error[--len] = '\0';
@@ -125,7 +124,7 @@ static int64_t patience(const struct link *l)
     return us < LINK_SILENCE_MAX_US ? us : LINK_SILENCE_MAX_US;
 }
 
-/* The timer is not moved with each answer: when it is over, the rest is waited for. */
+/* The timer is not moved with each answer; when it ends, it is set for the rest of the time. */
 static void look_later(struct link *l, int64_t us)
 {
     l->look_at = boot_now().us + us;
@@ -151,7 +150,7 @@ static void answered(struct link *l, const PGresult *result)
     }
 }
 
-/* Drop it when it was silent for too long. */
+/* Drops the link if the server was silent for too long. */
 static void look_at_silence(struct link *l)
 {
     int64_t now;
@@ -159,7 +158,7 @@ static void look_at_silence(struct link *l)
     if (l->look_at == 0 || (now = boot_now().us) < l->look_at) {
         return;
     }
-    (void)timer_is_over(l); /* it is */
+    (void)timer_is_over(l); /* only resets the timer */
     l->look_at = 0;
     if (l->asked == 0) {
         return;
@@ -195,7 +194,7 @@ unsigned link_words(const struct link_target *t, const char *ret_names[], const 
         {"dbname", t->database},
         {"user", t->user},
         {"password", t->password},
-        {"passfile", "/nonexistent"}, /* no secrets from other places */
+        {"passfile", "/nonexistent"}, /* no passwords from other files */
         {"options", t->options},
         {"sslmode", t->sslmode},
         {"sslrootcert", t->sslrootcert},
@@ -233,7 +232,7 @@ unsigned link_hosts(const struct link_target *t)
     return count;
 }
 
-/* A new list with the first `by` elements behind the others; NULL for NULL. */
+/* Returns a new list with the first `by` elements moved to the end; NULL for NULL. */
 static char *rotated(const char *list, unsigned by)
 {
     const char *rest = list;
@@ -252,7 +251,7 @@ static char *rotated(const char *list, unsigned by)
         return mem_string(list);
     }
     to = mem_new(len + 2);
-    (void)snprintf(to, len + 2, "%s,%.*s", rest, (int)(rest - list - 1), list); /* as long */
+    (void)snprintf(to, len + 2, "%s,%.*s", rest, (int)(rest - list - 1), list); /* same length */
     return to;
 }
 
@@ -276,7 +275,7 @@ void link_connect(struct link *l)
     CHECK(l->state == LINK_DOWN);
     (void)link_words(&t, names, values);
     l->conn = PQconnectStartParams(names, values, 0);
-    CHECK(l->conn != NULL); /* memory */
+    CHECK(l->conn != NULL); /* out of memory */
     for (int i = 0; i < LINK_LISTS; i++) {
         mem_free(lists[i]);
     }
@@ -316,7 +315,7 @@ bool link_has_others(const struct link *l)
 
 static const char timeline_sql[] = "SELECT " LINK_SQL_TIMELINE " AS timeline";
 
-/* Others have seen a later one. */
+/* Has the owner seen a higher timeline? */
 static bool is_old(const struct link *l)
 {
     return l->target->timeline != NULL && l->timeline > 0 && l->timeline < *l->target->timeline;
@@ -338,7 +337,7 @@ static void prepared_name(char room[16], unsigned index)
     (void)snprintf(room, 16, "s%u", index); /* fits */
 }
 
-/* Each with a sync of its own, so that one that is refused takes no other with it. */
+/* Sends a statement with a sync of its own, so that its failure does not affect others. */
 static bool send_alone(struct link *l, const char *sql)
 {
     l->settings++;
@@ -358,9 +357,9 @@ static bool send_settings(struct link *l)
     return l->target->timeline == NULL || send_alone(l, timeline_sql);
 }
 
-/* libpq sends what it can behind each message of a batch, and moves the rest to the front of its
- * memory each time. A Unix socket takes what the system's default is, a batch of content is more;
- * TCP grows by itself. */
+/* Enlarges the buffer of a Unix socket, as a batch with content is larger than the default. libpq
+ * tries to send after each message of a batch, and moves the rest to the front of its memory each
+ * time. TCP buffers grow automatically. */
 static void widen(const PGconn *conn)
 {
     int domain = 0, size = LINK_SOCKET_SIZE;
@@ -368,12 +367,12 @@ static void widen(const PGconn *conn)
 
     if (getsockopt(PQsocket(conn), SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 &&
         domain == AF_UNIX) {
-        /* As much as is allowed; without, it is slower. */
+        /* A failure only makes it slower. */
         (void)setsockopt(PQsocket(conn), SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
     }
 }
 
-/* The time for connecting goes on until the statements are prepared. */
+/* The time limit for connecting includes the preparation of statements. */
 static void connected(struct link *l)
 {
     widen(l->conn);
@@ -428,7 +427,7 @@ static void failed(struct link *l)
 {
     keep_error(l, PQerrorMessage(l->conn));
     l->broken = true;
-    set_timer(l, 1); /* a turn comes */
+    set_timer(l, 1); /* makes a turn happen */
 }
 
 void link_prepare(struct link *l, const char *const *sql, unsigned count)
@@ -438,7 +437,7 @@ void link_prepare(struct link *l, const char *const *sql, unsigned count)
     l->prepared_count += count;
 }
 
-/* The name under which a statement was prepared, in `room`; NULL: it was not. */
+/* Returns the name of a prepared statement, stored in `room`, or NULL if it was not prepared. */
 static const char *find_prepared(const struct link *l, const char *sql, char room[16])
 {
     for (unsigned i = 0; i < l->prepared_count; i++) {
@@ -484,7 +483,7 @@ void link_sync(struct link *l)
     }
 }
 
-/* Of a setting, or timeline_sql. */
+/* Handles the answer to a setting or to timeline_sql. */
 static void on_setting(struct link *l, const PGresult *result)
 {
     if (PQresultStatus(result) == PGRES_PIPELINE_SYNC) {
@@ -502,7 +501,15 @@ static const char *words_of(const PGresult *result)
     return words != NULL ? words : PQresultErrorMessage(result);
 }
 
-/* An answer while statements are prepared: the sync behind them brings the link up. */
+/* Was the statement answered by a session in which other statements are prepared? */
+static bool is_shared(const PGresult *result)
+{
+    const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+
+    return state != NULL && (strcmp(state, "42P05") == 0 || strcmp(state, "26000") == 0);
+}
+
+/* Handles an answer in state PREPARING. The sync after the statements brings the link up. */
 static void on_prepared(struct link *l, const PGresult *result)
 {
     if (l->settings > 0) {
@@ -523,21 +530,22 @@ static void on_prepared(struct link *l, const PGresult *result)
         return;
     default:
         l->is_refused = l->is_refused || PQresultErrorField(result, PG_DIAG_SQLSTATE) != NULL;
-        keep_error(l, words_of(result));
+        keep_error(l, is_shared(result) ? LINK_SHARED_SESSION : words_of(result));
         l->broken = true;
     }
 }
 
-/* libpq says that the connection is lost as if a statement had failed; what the server says of one
- * has a state. */
+/* Is the result a lost connection? libpq returns this like a failed statement, but without a
+ * SQLSTATE. */
 static bool is_loss(const PGresult *result)
 {
     return PQresultStatus(result) == PGRES_FATAL_ERROR &&
            PQresultErrorField(result, PG_DIAG_SQLSTATE) == NULL;
 }
 
-/* The answers that are there. NULL stands between those of two statements, and also before what was
- * sent when nothing was under way any more; twice in a row it says that nothing is asked. */
+/* Handles all answers that were received. PQgetResult returns NULL between the answers of two
+ * statements, and once more before a statement that was sent while none was open. Two in a row mean
+ * that nothing is open. */
 static void take_answers(struct link *l)
 {
     unsigned nulls = 0;
@@ -552,6 +560,9 @@ static void take_answers(struct link *l)
         nulls = 0;
         if (is_loss(result)) {
             keep_error(l, PQresultErrorMessage(result));
+            l->broken = true;
+        } else if (l->state == LINK_UP && is_shared(result)) {
+            keep_error(l, LINK_SHARED_SESSION);
             l->broken = true;
         } else if (l->state == LINK_PREPARING) {
             on_prepared(l, result);
@@ -596,7 +607,7 @@ static void work(struct link *l)
         keep_error(l, PQerrorMessage(l->conn));
         l->broken = true;
     }
-    take_answers(l); /* what came before the end counts */
+    take_answers(l); /* answers before the loss are valid */
     take_notifications(l);
     link_flush(l);
     if (l->state >= LINK_PREPARING && l->broken) {
@@ -616,7 +627,7 @@ void link_turn(struct link *l)
     } else if (l->state == LINK_PREPARING && timer_is_over(l)) {
         link_pass_over(l, "the server does not answer");
     } else if (l->state == LINK_UP && is_old(l)) {
-        pass_over_old(l); /* it has been so for a while, and is known now */
+        pass_over_old(l); /* the owner has learnt the higher timeline since */
     } else {
         work(l);
         if (l->state == LINK_UP) {
@@ -625,7 +636,7 @@ void link_turn(struct link *l)
     }
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- interface ------------------------------------------------------------------------------- */
 
 struct link *link_new(int epoll_fd, const struct link_target *target,
                       const struct link_owner *owner, void *arg)
@@ -653,7 +664,7 @@ void link_free(struct link *l)
     unwatch(l);
     (void)epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, l->timer, NULL);
     (void)close(l->timer);
-    PQfinish(l->conn); /* NULL is fine */
+    PQfinish(l->conn); /* NULL is allowed */
     mem_free(l);
 }
 

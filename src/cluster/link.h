@@ -1,29 +1,32 @@
 /*
- * A connection to PostgreSQL that never waits: libpq in pipeline mode, driven by readiness.
+ * Link: a connection to PostgreSQL that never waits; libpq in pipeline mode, driven by readiness.
  *
  *   DOWN --link_connect--> CONNECTING --connected--> PREPARING --answered--> UP --lost--> DOWN
  *                              +-----refused, or too long----+--------dropped---------^
  *
- * Statements are queued in libpq's memory and sent as the socket takes them; answers come back in
- * order, one for each statement and one for each sync. Statements behind one that failed are not
- * done before the next sync; they are answered PGRES_PIPELINE_ABORTED. When the connection is lost,
- * what was not answered gets no answer: the owner is told once (link_changed) and knows the rest.
+ * Statements are queued in libpq's memory and sent when the socket accepts them. Each statement and
+ * each sync has one answer, in their order. Statements after one that failed are not executed until
+ * the next sync; their answer is PGRES_PIPELINE_ABORTED. If the connection is lost, open requests
+ * get no answer; the owner gets one call of `changed`.
  *
- * The owner watches one epoll descriptor for all its links (link_fd), and calls link_turn when it
- * is readable. A link's own time limit for connecting is in there, too: of several hosts, one that
- * is silent for that long is tried last the next time. So is one that takes the connection and
- * closes it, behind which libpq tries none, and one whose timeline is behind what the owner knows:
- * an old primary, which others have promoted a standby of. It may take writes still, and nothing
- * that it says or stores counts. Nothing here resolves names: a host is a directory of a Unix
- * socket or an address.
+ * The owner watches one epoll descriptor for all its links, and calls link_turn when it is
+ * readable. The link's timer is in this descriptor, too. If there are several hosts, the next
+ * attempt tries a host last in three cases. It was silent for LINK_CONNECT_US. It closed the
+ * connection at once (libpq then tries no further host). Its timeline is lower than the owner's, so
+ * it is an old primary, whose standby was promoted; it may still accept writes, and these are lost.
+ * The link resolves no names: a host is an address or the directory of a Unix socket.
  *
- * A server, or a pool between, may take what is sent and never answer, which no timeout of TCP
- * ends. So a link that waits for an answer and has had none for LINK_SILENCE_US is dropped, and the
- * host passed over. A statement may take long without fault (a count of much mail; a commit, while
- * no standby answers): so the time doubles, up to LINK_SILENCE_MAX_US, as often as it is over
- * before anything was answered. What was sent may have happened, or happen later, as with any lost
- * connection: a batch is looked for before it is sent again, behind the lock that its session holds
- * (committer.h), so that no second one comes to wait for the same standby.
+ * A server or a connection pool may accept requests and never answer, which no timeout of TCP ends.
+ * So a link that has waited LINK_SILENCE_US for any answer is dropped, and the host is tried last.
+ * A statement may take long without a fault: a count of much mail, or a commit while no standby
+ * answers. So the time doubles, up to LINK_SILENCE_MAX_US, each time it ends before anything was
+ * answered. As with any lost connection, what was sent may have happened, or may happen later. A
+ * batch is searched for before it is sent again, after waiting for the lock of its session
+ * (committer.h), so no second one waits for the same standby.
+ *
+ * A pool of connections in transaction mode gives each transaction another session. Settings,
+ * prepared statements, locks and LISTEN of a link are then lost or meet those of others. A link
+ * whose prepared statements are missing, or exist already, is dropped for that reason.
  */
 #ifndef CLUSTER_LINK_H
 #define CLUSTER_LINK_H
@@ -43,53 +46,59 @@
 #define LINK_PREPARED_MAX 64
 #define LINK_CONNECT_US   (5 * INT64_C(1000000))
 #define LINK_ERROR_MAX    512
-#define LINK_SOCKET_SIZE  (1 << 20) /* that a Unix socket is to take at once; bytes */
-/* Longer than a lock is waited for, and than clients wait for a commit. */
+#define LINK_SHARED_SESSION                                                                        \
+    "a pool of connections in front of the server gives transactions of one connection different " \
+    "sessions: set pool_mode = session in the pool, or name the server itself in spool"
+#define LINK_SOCKET_SIZE (1 << 20) /* bytes that a Unix socket should accept at once */
+/* Longer than lock timeouts and than clients wait for a commit. */
 #define LINK_SILENCE_US     (60 * INT64_C(1000000))
 #define LINK_SILENCE_MAX_US (3600 * INT64_C(1000000))
 
-/* Where to, by libpq's names. Borrowed as long as the link is there; NULL or empty: libpq's
- * default. */
+/* Target of a connection, with libpq's parameters. Borrowed while the link exists; NULL or empty
+ * for libpq's default. */
 struct link_target {
-    /* Lists with commas, of equal length: for the certificate, or the directory of a socket; the
-     * address, empty for a directory; the port. Those that take writes are tried in turn. */
+    /* Lists with commas, of equal length: the host for the certificate, or the directory of a
+     * socket; the address, empty for a directory; the port. Each host is tried until one fits
+     * `session`. */
     const char *host;
     const char *hostaddr;
     const char *port;
     const char *database;
     const char *user;
     const char *password;
-    const char *options; /* "-c name=value ..." */
-    /* Statements before all others, of which any may fail: settings that another engine, or a pool
-     * between, refuses are missed by speed alone. NULL behind the last; NULL: none. */
+    const char *options; /* "-c name=value ..."; pools of connections refuse or ignore them */
+    /* Statements to execute first. Any may fail: without a setting that another engine or a pool
+     * refuses, only speed suffers. Ends with NULL; NULL for none. */
     const char *const *settings;
-    int64_t silence_us;  /* in place of LINK_SILENCE_US; 0: that */
-    const char *session; /* which of the hosts: target_session_attrs; NULL: read-write */
-    /* The lowest timeline that a server of PostgreSQL may have, as far as the owner knows now; it
-     * may rise, and links to others are dropped then. 0: not known; NULL: any. */
+    int64_t silence_us;  /* replaces LINK_SILENCE_US unless 0 */
+    const char *session; /* target_session_attrs; NULL for read-write */
+    /* Lowest timeline that a server of PostgreSQL may have, as far as the owner knows now. It may
+     * rise; links to servers with a lower one are dropped then. 0 if unknown; NULL if any is
+     * allowed. */
     const int64_t *timeline;
     const char *sslmode;
     const char *sslrootcert, *sslcert, *sslkey; /* paths */
 };
 
-/* The same in libpq's words. Returns how many; the arrays end with NULL. */
+/* Makes libpq's parameters of a target. Returns their number; the arrays end with NULL. */
 #define LINK_WORDS_MAX 24
 unsigned link_words(const struct link_target *t, const char *ret_names[], const char *ret_values[]);
 
-/* How many hosts it names. */
+/* Returns the number of hosts in the target. */
 unsigned link_hosts(const struct link_target *t);
-/* The same with its first `by` hosts behind the others. Lists of it are the caller's to free. */
+/* Returns the target with its first `by` hosts moved to the end. The caller must free the lists. */
 #define LINK_LISTS 3
 struct link_target link_rotate(const struct link_target *t, unsigned by,
                                char *ret_lists[LINK_LISTS]);
 
 struct link_param {
-    const char *bytes; /* NULL: the value NULL */
+    const char *bytes; /* NULL for the value NULL */
     size_t len;
-    bool is_binary; /* else `bytes` ends with NUL */
+    bool is_binary; /* otherwise `bytes` ends with NUL */
 };
 
-/* A number in text form, which is in `room` and lasts as long; and a text, which is borrowed. */
+/* Makes a parameter of a number as text, stored in `room`. link_text_param makes one of a text,
+ * which is borrowed. */
 #define LINK_NUMBER_SIZE 24
 static inline struct link_param link_number_param(char room[LINK_NUMBER_SIZE], int64_t n)
 {
@@ -103,30 +112,30 @@ static inline struct link_param link_text_param(const char *text)
     return (struct link_param){.bytes = text, .len = strlen(text)};
 }
 
-/* The timeline of a server of PostgreSQL, a bigint: the name of a file of its log begins with it,
- * in hexadecimal digits. A standby has none (0); for other engines it fails. */
+/* Timeline of a server of PostgreSQL, a bigint: the names of its WAL files begin with the timeline
+ * in hexadecimal digits. 0 for a standby; fails on other engines. */
 #define LINK_SQL_TIMELINE                                                                          \
     "CASE WHEN pg_is_in_recovery() THEN 0 ELSE ('x' || lpad(substr(pg_walfile_name("               \
     "pg_current_wal_lsn()), 1, 8), 16, '0'))::bit(64)::bigint END"
 
-/* Ends sessions of this role whose client has sent a part of a transaction, and nothing more for
- * `interval`: its machine stands still, or the network between, and the locks that they hold would
- * stay. The server's idle_in_transaction_session_timeout sees only those that wait behind a Sync.
- * It is by the server's clock; when that is set, a session may lose its connection without need. */
+/* Ends sessions of this role whose client has sent a part of a transaction and nothing for
+ * `interval`. The client's machine or the network stands still, and the session's locks would stay.
+ * The server's idle_in_transaction_session_timeout affects only sessions that wait after a Sync.
+ * The server's clock measures; if it is set, a session may be ended needlessly. */
 #define LINK_SQL_END_ABANDONED(interval)                                                           \
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "   \
     "AND usename = current_user AND application_name = 'sluice' AND state = 'active' AND "         \
     "wait_event = 'ClientRead' AND xact_start IS NOT NULL AND clock_timestamp() - query_start "    \
     "NOT BETWEEN interval '0' AND " interval
 
-/* Is what was refused with that SQLSTATE to be tried again? Serialization, deadlock, lock. */
+/* Is an error with this SQLSTATE temporary: serialization, deadlock or lock timeout? */
 static inline bool link_error_passes(const char *state)
 {
     return strcmp(state, "40001") == 0 || strcmp(state, "40P01") == 0 ||
            strcmp(state, "55P03") == 0;
 }
 
-/* A bigint in binary. False: it is none, or NULL, or not there. */
+/* Reads a binary bigint. Returns false if it is missing, NULL or of another type. */
 static inline bool link_number(const PGresult *result, int row, int column, int64_t *ret)
 {
     const unsigned char *bytes;
@@ -147,35 +156,36 @@ static inline bool link_number(const PGresult *result, int row, int column, int6
 struct link;
 
 struct link_owner {
-    /* It is up, or has gone down; then link_error has the words. The link may be connected again in
-     * the call, not freed. */
+    /* The link is up, or has gone down for the reason in link_error. The callback may connect the
+     * link again, but must not free it. */
     void (*changed)(void *arg, struct link *l, bool is_up);
-    /* The next answer; of a sync, PGRES_PIPELINE_SYNC. `result` lasts for the call. */
+    /* Receives the next answer; PGRES_PIPELINE_SYNC for a sync. `result` is valid during the
+     * call. */
     void (*answer)(void *arg, struct link *l, const PGresult *result);
-    /* A notice of the server: its SQLSTATE and words. */
+    /* Receives a notice of the server: SQLSTATE and text. */
     void (*notice)(void *arg, struct link *l, const char *state, const char *words);
-    /* What it listens to (LISTEN) was told; NULL: it does not listen. */
+    /* Receives a notification (LISTEN). NULL if the owner does not listen. */
     void (*notified)(void *arg, struct link *l, const char *payload);
 };
 
-/* `epoll_fd`, target and owner are borrowed. */
+/* Creates a link in state DOWN. `epoll_fd`, target and owner are borrowed. */
 struct link *link_new(int epoll_fd, const struct link_target *target,
                       const struct link_owner *owner, void *arg);
-void link_free(struct link *l); /* NULL is fine; its owner is not told */
+void link_free(struct link *l); /* NULL is allowed; no callback is called */
 
-/* Statements that are sent often, to be prepared each time before it is up; later calls add to
- * them. Link_send knows them by their address: what it is given must be one of these very pointers.
- * They last as long as the program. */
+/* Adds frequent statements, which are prepared after each connect, before the link is up. They must
+ * be static. link_send recognizes them by their address, so it must get the same pointers. */
 void link_prepare(struct link *l, const char *const *sql, unsigned count);
 
-/* Be patient for at least so long, in place of LINK_SILENCE_US. */
+/* Replaces LINK_SILENCE_US by a time of its own. */
 void link_set_silence(struct link *l, int64_t us);
 
-/* From DOWN. The end of it is told by `changed`, never in the call. */
+/* Begins to connect; the state must be DOWN. `changed` is called with the result, never during this
+ * call. */
 void link_connect(struct link *l);
-/* Cut it, as if it were lost. */
+/* Closes the connection as if it were lost. */
 void link_drop(struct link *l, const char *why);
-/* The same; and its server is tried last the next time. */
+/* Closes the connection, and tries its server last the next time. */
 void link_pass_over(struct link *l, const char *why);
 /* Is there another host? */
 bool link_has_others(const struct link *l);
@@ -183,19 +193,19 @@ bool link_has_others(const struct link *l);
 bool link_is_up(const struct link *l);
 bool link_is_down(const struct link *l);
 const char *link_error(const struct link *l);
-/* It did not come up, the last time: the server refuses a statement of link_prepare. */
+/* Did the last attempt fail because the server refuses a statement of link_prepare? */
 bool link_is_refused(const struct link *l);
 
-/* Queue a statement; parameters are copied. The link is up. What can't be queued (memory) drops it:
- * `changed` is told at the next link_turn. */
+/* Queues a statement, copying the parameters; the link must be up. If there is no memory, the link
+ * is dropped: `changed` is called in the next link_turn. */
 void link_send(struct link *l, const char *sql, const struct link_param *params, int count);
 void link_sync(struct link *l);
 
-/* Send what is queued, as far as the socket takes it; its owner is not called. */
+/* Sends what is queued, as far as the socket accepts it. Calls no callback. */
 void link_flush(struct link *l);
 
-/* Do what can be done without waiting. For each link when the epoll descriptor is readable, and
- * after what was sent. */
+/* Does all work that needs no waiting. Must be called for each link when the epoll descriptor is
+ * readable, and after sending. */
 void link_turn(struct link *l);
 
 #endif

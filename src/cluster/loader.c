@@ -22,7 +22,8 @@ struct question *loader_question_new(enum ask ask)
 
 void loader_question_load(struct question *q, struct loading how)
 {
-    CHECK(q->ask == ASK_WALK || q->ask == ASK_PASSING || q->ask == ASK_KEY); /* these own no more */
+    /* Questions of these kinds own only heads. */
+    CHECK(q->ask == ASK_WALK || q->ask == ASK_PASSING || q->ask == ASK_KEY);
     q->ask = ASK_LOAD;
     q->load = how;
 }
@@ -74,7 +75,6 @@ void loader_add_head(struct question *q, struct head head)
 
 /* ---- columns of parameters ------------------------------------------------------------------- */
 
-/* Add a statement whose first parameters are columns, and whose last one may be a number. */
 void loader_add_columns(struct committer_batch *b, struct columns *c, int64_t more)
 {
     char room[LINK_NUMBER_SIZE];
@@ -104,7 +104,7 @@ void loader_ask_by_key(struct loader *l, struct question *q, const char *sql)
     reader_ask(l->reader, b, q);
 }
 
-/* Rows of partition and id, the first two columns, become its heads. */
+/* Makes heads of rows that begin with partition and id. */
 static void ids_answer(struct question *q, const PGresult *r)
 {
     q->head_count = 0;
@@ -118,13 +118,13 @@ static void ids_answer(struct question *q, const PGresult *r)
     }
 }
 
-/* ---- how much there is ----------------------------------------------------------------------- */
+/* ---- counts ---------------------------------------------------------------------------------- */
 
 #define COUNT_FRESH(k)                                                                             \
     " UNION ALL SELECT 0, 1, '', count(*), coalesce(sum(size), 0)::bigint, p FROM fresh_" k        \
     " WHERE p = ANY($1::smallint[]) GROUP BY p"
 
-/* $2: nothing. */
+/* $2 is unused. */
 #define SQL_COUNT                                                                                  \
     "SELECT 0::smallint, state, ''::text, count(*), coalesce(sum(size), 0)::bigint, p FROM part "  \
     "WHERE p = ANY($1::smallint[]) AND message = id AND $2::bigint IS NOT NULL GROUP BY p, state " \
@@ -176,7 +176,7 @@ static void counted(struct loader *l, struct question *q, const PGresult *r)
     struct text_pool pool = {NULL, 0};
 
     if (q->count.is_answered) {
-        return; /* it came twice */
+        return; /* it was read twice */
     }
     q->count.is_answered = true;
     for (int row = 0; row < PQntuples(r); row++) {
@@ -201,7 +201,7 @@ static void counted(struct loader *l, struct question *q, const PGresult *r)
     l->has_come = true;
 }
 
-/* ---- report parts that were given to --------------------------------------------------------- */
+/* ---- report parts with new results ----------------------------------------------------------- */
 
 static void ask_told(struct loader *l)
 {
@@ -236,7 +236,7 @@ static void told_answer(struct loader *l, const PGresult *r)
     l->is_wanted = l->has_come = true;
 }
 
-/* ---- what others tell ------------------------------------------------------------------------ */
+/* ---- arrivals -------------------------------------------------------------------------------- */
 
 static bool arrived(void *arg, const struct arrived_mail *a)
 {
@@ -253,7 +253,7 @@ static bool arrived(void *arg, const struct arrived_mail *a)
         desk_count_arrived(l->desk, a->p, (enum spool_state)a->counts_as, a->size);
     }
     if (a->counts_as != SPOOL_HOLD && a->counts_as != SPOOL_CORRUPT) {
-        finder_put_fresh(l->finder, a->p, INT64_MIN, a->id);
+        finder_put_fresh(l->finder, a->p, a->id);
         l->is_wanted = true;
     }
     l->has_come = true;
@@ -291,7 +291,7 @@ void loader_let_go(struct loader *l)
     l->lives++;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- interface ------------------------------------------------------------------------------- */
 
 static void answer(void *arg, void *question, unsigned n, const PGresult *r)
 {
@@ -344,7 +344,7 @@ static void answer(void *arg, void *question, unsigned n, const PGresult *r)
     }
 }
 
-/* What ASK_LOAD has of each place, as load_sql. */
+/* Checks column types. Statements of ASK_LOAD are those of load_sql. */
 static bool misfits(void *arg, void *question, unsigned n, const PGresult *r, char *words)
 {
     static const char *const types[] = {answers_fresh_types, answers_waiting_types,
@@ -382,7 +382,7 @@ static bool misfits(void *arg, void *question, unsigned n, const PGresult *r, ch
     case ASK_ARRIVALS:
     case ASK_TOLD:
     case ASK_NOTHING:
-        break; /* what makes no sense there is left out, and looked for again */
+        break; /* invalid rows are skipped and read again later */
     }
     if (column != NULL) {
         (void)snprintf(words, LINK_ERROR_MAX,
@@ -406,6 +406,7 @@ static void ended(void *arg, void *question, bool answered)
     case ASK_COUNT:
         l->counting--;
         l->has_counted = l->counting == 0;
+        l->has_come = true;
         break;
     case ASK_NOTHING:
         l->deleting--;

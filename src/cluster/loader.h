@@ -1,9 +1,8 @@
 /*
- * Brings mail from the database to the desk: what is due and can be claimed soon, what was
- * asked for by id or key, content, and at the start how much there is. It asks and never waits.
- *
- * What is due is read ahead: when fewer than LOADER_LOW messages are ready, up to LOADER_HIGH.
- * Mail of other nodes' partitions comes to be looked at only.
+ * Loader: reads mail from the database to the desk: mail that is due soon, mail requested by id or
+ * key, content, and the counts of gained partitions. It never waits. Due mail is read ahead: if
+ * fewer than LOADER_LOW messages are ready, up to LOADER_HIGH are loaded. Foreign mail is loaded
+ * only to be read.
  */
 #ifndef CLUSTER_LOADER_H
 #define CLUSTER_LOADER_H
@@ -20,61 +19,63 @@
 
 #define LOADER_LOW  64
 #define LOADER_HIGH 256
-/* Between two looks for all that is due, whatever is thought to be known of it. */
+/* Time between two sweeps, which search for all due mail regardless of the finder's places. */
 #define LOADER_SWEEP_US (60 * INT64_C(1000000))
 
 struct loader;
 
-/* All is borrowed but `target`'s connection, which is the loader's own. */
+/* Creates the loader, with a connection of its own. All arguments are borrowed. */
 struct loader *loader_new(int epoll_fd, const struct link_target *target, struct desk *desk,
                           struct finder *finder, struct arrivals *arrivals,
                           struct handover *handover);
-void loader_free(struct loader *l); /* NULL is fine */
+void loader_free(struct loader *l); /* NULL is allowed */
 
-/* What lists have told of it need not look for. Borrowed; NULL: nothing has. */
+/* Sets lists whose places save lookups. Borrowed; NULL for none. */
 void loader_set_lists(struct loader *l, const struct cluster_search *lists);
 
-/* Ask how much there is in partitions that have come, and what is handed over of destinations
- * there; their mail is asked for after that. Until it is answered nothing may be committed. */
+/* Counts the mail of gained partitions and reads their handed over states, before their mail is
+ * loaded. Until the answer nothing may be committed. */
 void loader_count(struct loader *l, const struct partition_set *partitions);
 bool loader_is_counting(const struct loader *l);
-/* Are arrivals being deleted, not with a batch? */
+/* Are arrivals being deleted without a batch? */
 bool loader_is_deleting(const struct loader *l);
-/* Was all counted that had come, since this was asked last? */
+/* Was the last count completed since the last call? */
 bool loader_has_counted(struct loader *l);
 
-/* Mail that is due at `now` (us, wall clock) is wanted: it comes to the desk, to be claimed. */
+/* Requests mail that is due at `now` (microseconds, wall clock), to be claimed. */
 void loader_want(struct loader *l, int64_t now);
-/* Bring these messages, unless the desk has them. */
+/* Loads these messages, unless the desk has them. */
 void loader_bring(struct loader *l, const struct spool_routed *mail, size_t count);
-/* Mail with this key is wanted. False: there is none that is not on the desk. */
+/* Requests mail parked under this key. Returns false if the desk has all of it. */
 bool loader_want_key(struct loader *l, struct slice key);
-/* Bring what is ours and has its row in fresh table `table` to the desk, without its content: a
- * page with each call that finds none under way. False: it was walked through to its end. */
+/* Makes the next call of loader_want_key query the key again, as some of its mail was claimed. */
+void loader_look_at_key_again(struct loader *l);
+/* Loads own mail of fresh table `table`, without content. Each call requests a page if none is in
+ * flight. Returns false at the end of the table. */
 bool loader_bring_passing(struct loader *l, unsigned table);
 bool loader_is_bringing_passing(const struct loader *l);
-/* Ask for rows of arrival that other nodes have written for this one, node `no`; at `now` (us, as
- * boot_now) those that were read and have joined no batch for long are deleted. */
+/* Requests arrivals for this node, `no`. Deletes arrivals that were read long before `now`
+ * (microseconds of boot_now) and are in no batch. */
 void loader_look_for_arrivals(struct loader *l, int no, int64_t incarnation, int64_t now);
-/* Partitions have left: what is being read may have been changed by others since. */
+/* Notes that partitions were let go, so that answers in flight may be out of date. */
 void loader_let_go(struct loader *l);
 
-/* Ask for what calls to the desk have missed (-EAGAIN). In each turn, too. */
+/* Requests mail for which calls to the desk have returned -EAGAIN. loader_turn does this, too. */
 void loader_ask(struct loader *l);
-/* When the epoll descriptor is readable. Never waits. */
+/* Handles the connection without waiting; must be called when the epoll descriptor is readable. */
 void loader_turn(struct loader *l);
 
-/* Messages that only a sweep has found, as nothing had told of them: it should be 0. What is
- * younger than this is not counted, as it may be told of still. */
+/* Returns the number of messages that only a sweep has found; it should be 0. Messages younger than
+ * LOADER_MISSED_US are not counted, as their arrival may still be read. */
 #define LOADER_MISSED_US (10 * INT64_C(1000000))
 uint64_t loader_missed(const struct loader *l);
 
-/* Has something come since the last call? */
+/* Was anything loaded since the last call? */
 bool loader_has_come(struct loader *l);
-/* Nothing is asked or to be asked. */
+/* Is nothing in flight, and nothing to request? */
 bool loader_is_idle(const struct loader *l);
 
-/* Its connection, which is the loader's, for what it says of it (reader_refusal). */
+/* Returns the loader's connection, for its errors (reader_refusal). */
 const struct reader *loader_reader(const struct loader *l);
 
 #endif

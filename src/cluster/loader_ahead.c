@@ -6,15 +6,17 @@
 #include "columns.h"
 #include "mem.h"
 
-/* Places whose next due time is not known are asked for all at once, few rows of each. */
+/* Number of places in a query: all places without a known due time with few rows each, or few
+ * places with more rows. */
 #define PLACES_MAX   (FINDER_ORDERS * PARTITIONS)
 #define PLACES_FEW   16
 #define HEADS_OF_FEW 65
 #define KEY_PAGE     64
 
-/* ---- what is due ----------------------------------------------------------------------------- */
+/* ---- due mail -------------------------------------------------------------------------------- */
 
-/* $5: how many of each place. Of rows that nothing here has written none is counted for a page. */
+/* $5: number of rows for each place. Rows with invalid ids, which no node has written, are
+ * skipped. */
 #define SQL_HEADS                                                                                  \
     "SELECT g.i, h.due, h.id FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], "           \
     "$4::bigint[]) WITH ORDINALITY AS g (p, state, due, id, i) JOIN LATERAL (SELECT x.due, x.id "  \
@@ -82,8 +84,7 @@ static size_t room_of(const struct loader *l)
     return l->desk->ready_count < LOADER_HIGH ? LOADER_HIGH - l->desk->ready_count : 0;
 }
 
-/* The earliest go to the desk, as far as there is room and they are due; the places say what comes
- * next. */
+/* Loads the earliest messages that are due, as far as there is room, and sets the places. */
 void loader_heads_ended(struct loader *l, struct question *q)
 {
     struct question *take = loader_question_new(ASK_LOAD);
@@ -105,9 +106,10 @@ void loader_heads_ended(struct loader *l, struct question *q)
 
         counts[h->place]++;
         if (next[h->place] != FINDER_NONE) {
-            continue; /* one before it stays behind */
+            continue; /* an earlier one is not taken */
         }
-        if (h->due > l->now || take->head_count >= room) {
+        if ((h->due > l->now && q->due.places[h->place]->order != FINDER_INCOMING) ||
+            take->head_count >= room) {
             next[h->place] = h->due;
             continue;
         }
@@ -120,7 +122,7 @@ void loader_heads_ended(struct loader *l, struct question *q)
     }
     for (size_t i = 0; i < q->due.place_count; i++) {
         if (next[i] == FINDER_NONE && counts[i] == q->due.limit) {
-            next[i] = last[i].due; /* there may be more */
+            next[i] = last[i].due; /* more rows may follow */
         }
         finder_answer(l->finder, q->due.places[i], last[i].due, last[i].id, next[i]);
     }
@@ -129,16 +131,16 @@ void loader_heads_ended(struct loader *l, struct question *q)
     mem_free(counts);
     take->load.where = ROW_WAITING;
     (void)loader_load_new(l, take, DESK_READY);
-    l->has_come = true; /* the next due time is known now */
+    l->has_come = true; /* the next due time has changed */
 }
 
-/* ---- the walk through what passes ------------------------------------------------------------ */
+/* ---- the walk through the fresh tables ------------------------------------------------------- */
 
 #define SQL_WALK(k)                                                                                \
     "SELECT p, id FROM fresh_" k " WHERE (p, id) > ($1::smallint, $2::bigint) AND id > 0 AND "     \
     "p < 256 ORDER BY p, id LIMIT $3::bigint"
 
-/* A page of the table behind (p, id). Takes the question. */
+/* Requests a page of the table after (p, id). Takes the question. */
 static void ask_page(struct loader *l, struct question *q, unsigned table, uint16_t p, uint64_t id)
 {
     static const char *const sql[DESK_FRESH_TABLES] = {SQL_WALK("0"), SQL_WALK("1"), SQL_WALK("2")};
@@ -174,7 +176,6 @@ static void only_mine(const struct loader *l, struct question *q)
     q->head_count = kept;
 }
 
-/* Takes the question. */
 void loader_walk_ended(struct loader *l, struct question *q)
 {
     struct finder *f = l->finder;
@@ -205,7 +206,7 @@ void loader_walk_ended(struct loader *l, struct question *q)
     l->has_come = true;
 }
 
-/* ---- what has been passing for long ---------------------------------------------------------- */
+/* ---- mail that has long been in passage ------------------------------------------------------ */
 
 bool loader_bring_passing(struct loader *l, unsigned table)
 {
@@ -222,7 +223,7 @@ bool loader_bring_passing(struct loader *l, unsigned table)
         l->passing_id = 0;
         l->passing_ended = false;
         if (has_ended) {
-            return false; /* the next time begins anew */
+            return false; /* the next call begins again */
         }
     }
     q = loader_question_new(ASK_PASSING);
@@ -237,7 +238,6 @@ bool loader_is_bringing_passing(const struct loader *l)
     return l->passing_is_asked;
 }
 
-/* Takes the question. */
 void loader_passing_ended(struct loader *l, struct question *q)
 {
     l->passing_ended = q->head_count < q->page;
@@ -252,7 +252,7 @@ void loader_passing_ended(struct loader *l, struct question *q)
     l->has_come = true;
 }
 
-/* ---- by key ---------------------------------------------------------------------------------- */
+/* ---- parked mail ----------------------------------------------------------------------------- */
 
 static void ask_key(struct loader *l)
 {
@@ -275,7 +275,7 @@ bool loader_want_key(struct loader *l, struct slice key)
 {
     if (l->key == NULL || !slice_equal(key, slice_of(l->key, l->key_len))) {
         if (l->key_is_asked) {
-            return true; /* one after the other */
+            return true; /* one key at a time */
         }
         mem_free(l->key);
         l->key = mem_copy(key.ptr, key.len);
@@ -284,7 +284,7 @@ bool loader_want_key(struct loader *l, struct slice key)
         l->key_found = l->key_ended = false;
     }
     if (l->key_ended) {
-        l->key_ended = false; /* for the next time */
+        l->key_ended = false; /* the next call begins again */
         return false;
     }
     if (!l->key_is_asked) {
@@ -293,7 +293,11 @@ bool loader_want_key(struct loader *l, struct slice key)
     return true;
 }
 
-/* Takes the question. */
+void loader_look_at_key_again(struct loader *l)
+{
+    l->key_ended = false;
+}
+
 void loader_key_ended(struct loader *l, struct question *q)
 {
     size_t count = q->head_count;
@@ -304,7 +308,7 @@ void loader_key_ended(struct loader *l, struct question *q)
     loader_question_load(q, (struct loading){.where = ROW_WAITING});
     if (loader_load_new(l, q, DESK_READY)) {
         l->key_found = true;
-        return; /* told when they are loaded */
+        return; /* has_come is set when they are loaded */
     }
     if (count == KEY_PAGE) {
         ask_key(l);
@@ -318,7 +322,7 @@ void loader_key_ended(struct loader *l, struct question *q)
 
 /* ---- reading ahead --------------------------------------------------------------------------- */
 
-/* Read ahead. */
+/* Loads early mail first, then continues the walk, then queries the places. */
 void loader_go_on(struct loader *l)
 {
     struct question *q, *waiting, *later;
@@ -333,9 +337,8 @@ void loader_go_on(struct loader *l)
     q = loader_question_new(ASK_LOAD);
     waiting = loader_question_new(ASK_LOAD);
     later = loader_question_new(ASK_LOAD);
-    q->load.only_due = waiting->load.only_due =
-        true;                                       /* when what has arrived is due is not known */
-    q->load.where = ROW_FRESH + l->desk->fresh_now; /* most often */
+    q->load.only_due = waiting->load.only_due = true; /* due times of arrivals are unknown */
+    q->load.where = ROW_FRESH + l->desk->fresh_now;   /* the most probable table */
     while (q->head_count + waiting->head_count < room &&
            finder_take_early(l->finder, l->now, &early.p, &early.id, &passes)) {
         const struct desk_message *msg = desk_any(l->desk, early.id);
@@ -343,7 +346,7 @@ void loader_go_on(struct loader *l)
         loader_add_head(msg != NULL && msg->is_loading ? later : passes ? q : waiting, early);
     }
     for (size_t i = 0; i < later->head_count; i++) {
-        /* It is being looked at, perhaps where it was before. */
+        /* The message is being read, perhaps at its previous place. */
         finder_put_early(l->finder, later->heads[i].p, l->now, later->heads[i].id);
     }
     loader_question_free(later);

@@ -9,8 +9,8 @@
 #include "mem.h"
 
 #define LOCATE_MAX 256
-/* What has moved is looked for so often: rows that were harmed may never be found. And the parts of
- * a message that move are listed so often. */
+/* Number of times that a message which has moved is located, as damaged rows may never be found;
+ * and number of times that parts which move are listed. */
 #define LOOKS_MAX 8
 #define LISTS_MAX 1000
 
@@ -19,7 +19,7 @@ static void ask_parts(struct loader *l, uint64_t whole, struct question *before)
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* What reads rows, in its order. `where` is enum desk_row; NULL: there is no n-th. */
+/* Returns the n-th statement that reads the rows of enum desk_row `where`, or NULL. */
 static const char *load_sql(unsigned where, unsigned n)
 {
     static const char *const sql[] = {answers_fresh_sql, answers_waiting_sql, answers_rcpts_sql};
@@ -44,7 +44,7 @@ void loader_load_answer(struct loader *l, const struct question *q, unsigned n, 
     }
 }
 
-/* The messages of `q`, which are expected on the desk. Takes it. */
+/* Loads the messages of `q`, which the desk expects. Takes `q`. */
 static void load(struct loader *l, struct question *q)
 {
     struct committer_batch *b = committer_batch_new();
@@ -69,7 +69,6 @@ static void load(struct loader *l, struct question *q)
     reader_ask(l->reader, b, q);
 }
 
-/* Those of `heads` that are not on the desk yet. Takes `q`. */
 bool loader_load_new(struct loader *l, struct question *q, enum desk_reason why)
 {
     size_t kept = 0;
@@ -88,7 +87,7 @@ bool loader_load_new(struct loader *l, struct question *q, enum desk_reason why)
     return true;
 }
 
-/* Those that were not where they were taken to be leave `q`, and are looked for everywhere. */
+/* Removes messages from `q` that were not found in the table, and reads all tables for them. */
 static void load_rest(struct loader *l, struct question *q)
 {
     struct question *rest = loader_question_new(ASK_LOAD);
@@ -110,13 +109,13 @@ static void load_rest(struct loader *l, struct question *q)
     }
     rest->load.by_list = q->load.by_list;
     rest->load.only_due = q->load.only_due;
-    rest->load.to_move = q->load.to_move; /* who waits for all of it waits for this */
+    rest->load.to_move = q->load.to_move; /* `rest` completes the move */
     q->load.to_move = false;
     load(l, rest);
 }
 
-/* Is it to be looked for by its id alone? It was where it is not any more, or changed while it was
- * read, and it is asked for. */
+/* Must the message be located by its id? It was requested, and has moved or changed while it was
+ * read. */
 static bool may_have_moved(const struct loader *l, const struct question *q,
                            struct desk_message *msg)
 {
@@ -124,7 +123,6 @@ static bool may_have_moved(const struct loader *l, const struct question *q,
            (msg->row == ROW_NONE || desk_drop_torn(l->desk, msg));
 }
 
-/* Takes the question. */
 void loader_loaded(struct loader *l, struct question *q)
 {
     struct question *others = loader_question_new(ASK_OTHERS),
@@ -176,7 +174,7 @@ void loader_loaded(struct loader *l, struct question *q)
     loader_question_free(q);
 }
 
-/* What was read in a former life is read again, where it is still wanted. */
+/* Reads messages again that are still wanted. */
 void loader_load_again(struct loader *l, struct question *q)
 {
     size_t kept = 0;
@@ -197,7 +195,7 @@ void loader_load_again(struct loader *l, struct question *q)
     }
 }
 
-/* ---- by id alone ----------------------------------------------------------------------------- */
+/* ---- messages by id -------------------------------------------------------------------------- */
 
 #define LOCATE_FRESH(k)                                                                            \
     " UNION ALL SELECT f.p, f.id FROM unnest($1::bigint[]) AS u (id), generate_series(0, 255) AS " \
@@ -236,7 +234,7 @@ void loader_locate_answer(struct question *q, const PGresult *r)
         for (size_t i = 0; i < q->head_count; i++) {
             if (q->heads[i].id == (uint64_t)id) {
                 q->heads[i].p = (uint16_t)p;
-                q->heads[i].due = 1; /* found */
+                q->heads[i].due = 1; /* marks it as found */
             }
         }
     }
@@ -256,7 +254,7 @@ void loader_located(struct loader *l, struct question *q)
         if (q->heads[i].due == 1) {
             loader_add_head(found, q->heads[i]);
         } else {
-            desk_loaded(l->desk, msg); /* there is none */
+            desk_loaded(l->desk, msg); /* it does not exist */
             l->has_come = true;
         }
     }
@@ -278,7 +276,7 @@ static void ask_content(struct loader *l, struct desk_message *msg)
     };
     struct question *q = loader_question_new(ASK_CONTENT);
     struct committer_batch *b = committer_batch_new();
-    int64_t stored; /* under this id */
+    int64_t stored; /* id under which the content is stored */
     char room[2][LINK_NUMBER_SIZE];
 
     q->content.id = msg->id;
@@ -351,8 +349,8 @@ static bool seal(int fd)
     return fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) == 0;
 }
 
-/* Was it looked for where it is, and found to be another? Not when its row was moved meanwhile, by
- * a batch of ours: then it is asked for again. */
+/* Is the content missing or of another size at the right place? If a batch has moved the row
+ * meanwhile, the content is requested again instead. */
 static bool is_damaged(const struct content_question *c, const struct desk_message *msg)
 {
     return !c->is_moving && msg->row == c->where && msg->f.m.size == c->size;
@@ -374,12 +372,12 @@ void loader_content_ended(struct loader *l, struct question *q)
         return;
     }
     if (c->has_failed) {
-        return; /* who wants it tries again when something else has come, at the latest a sweep */
+        return; /* the caller tries again after the next event, at the latest a sweep */
     }
     if (is_inside ? c->bytes == NULL || c->bytes_len != msg->f.m.size
                   : c->filled != msg->f.m.size) {
         if (msg->undos > 0) {
-            desk_await_batch(l->desk); /* that may take as long as no standby answers */
+            desk_await_batch(l->desk); /* may take as long as no standby answers */
             return;
         }
         if (is_damaged(c, msg)) {
@@ -398,12 +396,12 @@ void loader_content_ended(struct loader *l, struct question *q)
 /* ---- the parts of a message ------------------------------------------------------------------ */
 
 /*
- * Parts move, and are divided, between the moment in which they are listed and that in which each
- * is read. So they are listed again behind that: they are here when the list is the one before,
- * and nothing of it is being read any more.
+ * Parts may move and be divided between the list and the read of each part. So the list is read
+ * again after the parts. It is valid if it equals the previous list, and if no part is being read.
  */
 
-/* `before` has the list before, and is taken; NULL: it is the first. */
+/* Requests a list of parts. Takes `before`, the question with the previous list; NULL for the first
+ * one. */
 static void ask_parts(struct loader *l, uint64_t whole, struct question *before)
 {
     struct committer_batch *b = committer_batch_new();
@@ -436,7 +434,7 @@ static bool is_same_list(const struct question *a, const struct question *b)
     return is_same;
 }
 
-/* Is all of the list read? *ret_is_loading: not yet, as some of it is being read. */
+/* Are all parts of the list on the desk? *ret_is_loading is set if some are being read. */
 static bool is_read(const struct loader *l, const struct question *q, bool *ret_is_loading)
 {
     bool is_read = true;
@@ -452,7 +450,8 @@ static bool is_read(const struct loader *l, const struct question *q, bool *ret_
     return is_read;
 }
 
-/* What of the list is not on the desk, or another node's, is read. False: nothing is. Takes `q`. */
+/* Loads parts of the list that are foreign or not on the desk. Returns false if there are none;
+ * otherwise takes `q`. */
 static bool load_parts(struct loader *l, struct question *q)
 {
     struct question *parts = loader_question_new(ASK_LOAD);
@@ -471,13 +470,12 @@ static bool load_parts(struct loader *l, struct question *q)
     return true;
 }
 
-/* Takes the question. */
 void loader_parts_ended(struct loader *l, struct question *q)
 {
     enum desk_listed worth = desk_parts_listed(l->desk, q->parts.whole, q->parts.list);
     bool is_loading, is_here = is_read(l, q, &is_loading) && is_same_list(q, q->parts.before);
 
-    q->looks += !is_loading; /* what is read ends */
+    q->looks += !is_loading; /* a read in flight ends by itself */
     if (worth == LIST_UNWANTED) {
         loader_question_free(q);
         return;
@@ -494,7 +492,7 @@ void loader_parts_ended(struct loader *l, struct question *q)
     loader_question_free(q);
 }
 
-/* ---- what was asked for ---------------------------------------------------------------------- */
+/* ---- requests from the desk ------------------------------------------------------------------ */
 
 void loader_ask(struct loader *l)
 {
@@ -516,7 +514,7 @@ void loader_ask(struct loader *l)
             continue;
         }
         if (!msg->is_loading) {
-            ask_content(l, msg); /* missed until it is there: it is not asked for twice */
+            ask_content(l, msg); /* stays missed until it is loaded, so that it is requested once */
             continue;
         }
         msg->is_missed = false;

@@ -39,7 +39,7 @@ static int hex_digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Two digits for each byte. */
+/* Reads two digits for each byte. */
 static bool read_hex(struct slice digits, char *to)
 {
     if (digits.len % 2 != 0) {

@@ -1,5 +1,5 @@
 /*
- * What a configuration says about this node.
+ * Configuration of this node's membership.
  */
 #ifndef CLUSTER_MEMBER_CONFIG_H
 #define CLUSTER_MEMBER_CONFIG_H
@@ -7,7 +7,8 @@
 #include "conf.h"
 #include "membership.h"
 
-/* With the program's times and formats. Borrows from `conf`. */
+/* Returns the membership's configuration, with the program's times and formats. Borrows from
+ * `conf`. */
 struct membership_config member_config(const struct conf *conf);
 
 #endif

@@ -13,13 +13,16 @@ static const char notify_sql[] =
     "SELECT set_config('synchronous_commit', 'off', true), pg_notify('sluice_' || no, what) FROM "
     "unnest($1::smallint[], $2::text[]) u(no, what)";
 
+/* Time limit for an answer that can be used to compare clocks. */
+#define CLOCK_ANSWER_US (1 * US_PER_S)
+
 static const char *const wake_words[] = {"mail", "lease", "ask", "text"};
 
-/* ---- what is under way ----------------------------------------------------------------------- */
+/* ---- state of the connection ----------------------------------------------------------------- */
 
 void member_link_keep_error(struct member_link *ml, const char *words)
 {
-    (void)snprintf(ml->error, sizeof ml->error, "%s", words); /* cut */
+    (void)snprintf(ml->error, sizeof ml->error, "%s", words); /* cut if too long */
 }
 
 static bool is_free(const struct member_link *ml)
@@ -48,7 +51,7 @@ static void add_woken(struct buf *numbers, struct buf *words, uint64_t nodes, co
         if ((nodes >> no & 1) != 0) {
             const char *comma = buf_len(numbers) > 1 ? "," : "";
 
-            (void)buf_addf(numbers, "%s%d", comma, no); /* these fit */
+            (void)buf_addf(numbers, "%s%d", comma, no); /* the buffers are large enough */
             (void)buf_addf(words, "%s%s", comma, what);
         }
     }
@@ -60,7 +63,7 @@ static void send_notify(struct member_link *ml)
 
     buf_init(&numbers, WAKES * MEMBERSHIP_NODES_MAX * 4);
     buf_init(&words, WAKES * MEMBERSHIP_NODES_MAX * 8);
-    (void)buf_add_byte(&numbers, '{'); /* these fit */
+    (void)buf_add_byte(&numbers, '{'); /* the buffers are large enough */
     (void)buf_add_byte(&words, '{');
     for (int what = 0; what < WAKES; what++) {
         add_woken(&numbers, &words, ml->wake[what], wake_words[what]);
@@ -104,7 +107,7 @@ static bool notify_is_sent(const struct member_link *ml)
     return is_any(ml->told);
 }
 
-/* What was to be told is told again. */
+/* Puts lost notifications back, to be sent again. */
 static void notify_was_lost(struct member_link *ml)
 {
     for (int what = 0; what < WAKES; what++) {
@@ -163,8 +166,8 @@ static void tell_others(struct member_link *ml)
     }
 }
 
-/* Another host may have the server that is as it should be. In an old primary, commits that wait
- * for a standby for ever may hold the locks that are needed. */
+/* Tries another host if this one is unfit. In an old primary, commits that wait for a standby for
+ * ever may hold locks that are needed. */
 static void look_elsewhere(struct member_link *ml, struct mono now)
 {
     bool is_locked = ml->answer.outcome == MEMBERSHIP_AGAIN;
@@ -177,7 +180,8 @@ static void look_elsewhere(struct member_link *ml, struct mono now)
     if (!link_has_others(ml->link)) {
         return;
     }
-    if (membership_health(ml->membership) == MEMBERSHIP_UNFIT) {
+    if (membership_health(ml->membership) == MEMBERSHIP_UNFIT &&
+        !membership_is_settling(ml->membership)) {
         link_pass_over(ml->link, membership_words(ml->membership));
     } else if (is_locked &&
                mono_reached(mono_after(ml->locked_since, MEMBER_LINK_ANSWER_US), now)) {
@@ -198,8 +202,33 @@ static void take_renewal(struct member_link *ml)
     }
 }
 
+/* Compares the clocks. The database's clock was read in the middle of the request, with an error of
+ * at most half its duration. */
+static void measure_clock(struct member_link *ml)
+{
+    int64_t took = boot_now().us - ml->asked_at.us;
+
+    if (ml->server_us != 0 && took < CLOCK_ANSWER_US) {
+        ml->clock_us = wall_now().us - took / 2 - ml->server_us;
+    }
+}
+
+/* Had an earlier request of this connection another session of the server? */
+static bool session_changed(struct member_link *ml)
+{
+    int64_t before = ml->session;
+
+    ml->session = ml->session_read;
+    return before != 0 && before != ml->session;
+}
+
 static void request_ends(struct member_link *ml)
 {
+    if (session_changed(ml)) {
+        link_drop(ml->link, LINK_SHARED_SESSION);
+        return;
+    }
+    measure_clock(ml);
     ml->answer.view = ml->view.nodes != NULL && ml->view.leases != NULL ? &ml->view : NULL;
     if (ml->answer.outcome == MEMBERSHIP_DONE && ml->answer.view == NULL &&
         (ml->action.type == MEMBERSHIP_LOOK || ml->action.type == MEMBERSHIP_RENEW)) {
@@ -207,7 +236,7 @@ static void request_ends(struct member_link *ml)
         return;
     }
     if (ml->answer.outcome == MEMBERSHIP_DONE) {
-        if (ml->action.type != MEMBERSHIP_LOOK) { /* which a server that commits nothing answers */
+        if (ml->action.type != MEMBERSHIP_LOOK) { /* LOOK succeeds without any commit */
             ml->error[0] = '\0';
         }
         if (ml->answer.view != NULL) {
@@ -223,11 +252,13 @@ static void request_ends(struct member_link *ml)
         tell_others(ml);
     }
     membership_answered(ml->membership, boot_now(), &ml->answer);
+    ml->is_confirmed =
+        ml->is_confirmed || (ml->answer.view != NULL && !ml->answer.view->lacks_marker);
     look_elsewhere(ml, boot_now());
 }
 
-/* After a failed transaction. What it was refused for may be the lock of a session that its
- * client has left. What this is answered is no matter: other engines refuse it. */
+/* Ends a failed transaction. If a lock was missing, it may belong to an abandoned session, which is
+ * ended. The answer of that statement is ignored, as other engines refuse it. */
 static void send_rollback(struct member_link *ml)
 {
     char room[LINK_NUMBER_SIZE];
@@ -249,7 +280,7 @@ static void request_answer(struct member_link *ml, const PGresult *r)
             ml->statement_count = 0;
             send_rollback(ml);
         } else if (!ml->committed || ml->warned) {
-            /* Durable here only: whether it counts is not known. */
+            /* The commit is durable on this server only, or unknown. */
             link_drop(ml->link, "the database has not committed as it should");
         } else {
             request_ends(ml);
@@ -273,7 +304,7 @@ static void request_answer(struct member_link *ml, const PGresult *r)
     }
 }
 
-/* "PostgreSQL 11.2-YB-2.19" is YugabyteDB, "CockroachDB CCL v22" the other. */
+/* YugabyteDB returns "PostgreSQL 11.2-YB-2.19", CockroachDB "CockroachDB CCL v22". */
 static void setup_answer(struct member_link *ml, const PGresult *r)
 {
     char room[128];
@@ -293,7 +324,7 @@ static void notify_answer(struct member_link *ml, const PGresult *r)
 {
     if (is_sync(r)) {
         memset(ml->told, 0, sizeof ml->told);
-    } else if (!is_good(r)) { /* it stood behind a request that failed */
+    } else if (!is_good(r)) { /* it followed a request that failed */
         for (int what = 0; what < WAKES; what++) {
             ml->wake[what] |= ml->told[what];
         }
@@ -316,7 +347,7 @@ static void answer(void *arg, struct link *l, const PGresult *r)
     case SENT_SETUP:
         setup_answer(ml, r);
         return;
-    case SENT_LISTEN: /* without it others are noticed when it is time to look */
+    case SENT_LISTEN: /* without LISTEN the node polls */
         return;
     case SENT_REQUEST:
         request_answer(ml, r);
@@ -338,7 +369,7 @@ static void notice(void *arg, struct link *l, const char *state, const char *wor
 
     (void)l;
     (void)words;
-    ml->warned = ml->warned || strncmp(state, "01", 2) == 0; /* "committed locally" */
+    ml->warned = ml->warned || strncmp(state, "01", 2) == 0; /* such as "committed locally" */
 }
 
 static void notified(void *arg, struct link *l, const char *payload)
@@ -363,8 +394,9 @@ static void changed(void *arg, struct link *l, bool is_up)
 
     ml->sent_count = 0;
     notify_was_lost(ml);
-    ml->has_asks = true; /* we were not told of what came while we did not listen */
-    ml->is_set_up = false;
+    ml->has_asks = true; /* notifications may have been missed while not connected */
+    ml->is_set_up = ml->is_confirmed = false;
+    ml->session = ml->session_read = 0;
     ml->listens_as = MEMBERSHIP_NOBODY;
     if (is_up) {
         char sql[64];
@@ -380,7 +412,7 @@ static void changed(void *arg, struct link *l, bool is_up)
     ml->connect_at = mono_after(boot_now(), MEMBER_LINK_AGAIN_US);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- interface ------------------------------------------------------------------------------- */
 
 static const struct link_owner owner = {
     .changed = changed, .answer = answer, .notice = notice, .notified = notified};
@@ -398,7 +430,7 @@ static void set_timer(struct member_link *ml, struct mono now)
         }
     }
     if (ml->timer_at.us > now.us && ml->timer_at.us <= at.us) {
-        return; /* it is set for that time, or wakes us before */
+        return; /* the timer ends at that time or before */
     }
     us = at.us <= now.us ? 1 : at.us - now.us > US_PER_S ? US_PER_S : at.us - now.us;
     struct itimerspec spec = {.it_value = {us / US_PER_S, us % US_PER_S * 1000}};
@@ -419,6 +451,11 @@ struct member_link *member_link_new(int epoll_fd, const struct link_target *targ
     ml->arg = arg;
     ml->listens_as = MEMBERSHIP_NOBODY;
     ml->locked_since = MONO_NEVER;
+    ml->clock_us = MEMBER_LINK_NO_CLOCK;
+    for (int no = 0; no < MEMBERSHIP_NODES_MAX; no++) {
+        ml->words[no] = (struct member_words){.interventions = MEMBER_LINK_UNSAID,
+                                              .clock_us = MEMBER_LINK_NO_CLOCK};
+    }
     buf_init(&ml->status, 65536);
     ml->membership = membership_new(config);
     ml->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -488,6 +525,16 @@ void member_link_status(struct member_link *ml, const char *json)
 {
     buf_clear(&ml->status);
     CHECK(buf_add(&ml->status, slice_string(json)));
+}
+
+void member_link_expect(struct member_link *ml, const struct member_marker *marker)
+{
+    ml->marker = *marker;
+}
+
+int64_t member_link_clock(const struct member_link *ml)
+{
+    return ml->clock_us;
 }
 
 const struct member_words *member_link_words(const struct member_link *ml, int no)

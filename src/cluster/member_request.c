@@ -3,14 +3,16 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "boot_clock.h"
 #include "buf.h"
 #include "member_sql.h"
 #include "spool_routes.h"
 
-/* ---- statements -------------------------------------------------------------------------------
- * What has to be so is asked for by a division by zero (22012), which fails all that follows. */
+/* ---- statements ---------------------------------------------------------------------------------
+ * A condition that must be met is a division by zero (22012) otherwise, which fails the
+ * transaction. */
 
-/* Kept until the commit: who takes over waits for it. */
+/* The lock is kept until the commit; a node that takes over waits for it. */
 #define SQL_FENCE                                                                                  \
     "SELECT 1 / count(*) FROM (SELECT 1 FROM fence WHERE no = $1 AND incarnation = $2 FOR SHARE) " \
     "f"
@@ -18,24 +20,24 @@
     "WITH u AS (UPDATE fence SET incarnation = incarnation + 1 WHERE no = $1 AND incarnation = "   \
     "$2 RETURNING 1) SELECT 1 / count(*) FROM u"
 
-/* No node has given ids from here on: they were set by hand. */
+/* No node gives ids from this number on; they were set by hand. */
 #define ID_END "4611686018427387904"
-/* No life comes so far above that. A number beyond it is no answer: what is added to it later would
- * be out of range. */
+/* Highest id_reserved that is accepted. It leaves room for additions, and no incarnation gets so
+ * far. */
 #define RESERVED_MAX (INT64_MAX / 4 * 3)
 
 #define OR_OF(table)                                                                               \
     " UNION ALL SELECT x.id FROM generate_series(0, 255) AS g (p), LATERAL (SELECT max(id) AS id " \
     "FROM " table " WHERE p = g.p::smallint AND id < " ID_END ") x"
-/* The highest id that has a row. Where a node has no row, or one without this number, its ids go on
- * above it, so that none that is in use is given again. */
+/* Highest id that has a row. Ids of a node without a row, or whose row lacks this number, continue
+ * above it, so that no id is given twice. */
 #define SQL_HIGHEST_ID                                                                             \
     "(SELECT coalesce(max(id), 0) FROM (SELECT max(id) AS id FROM message WHERE id < " ID_END      \
     " UNION ALL SELECT max(id) FROM content WHERE id < " ID_END OR_OF("fresh_0") OR_OF("fresh_1")  \
         OR_OF("fresh_2") OR_OF("part") OR_OF("recipient") ") h)"
 
-/* Who takes over raises both numbers in one transaction. A fence that was changed by hand ends the
- * life, too: nothing could be committed in it. */
+/* A take-over raises both numbers in one transaction. A fence that was changed by hand ends the
+ * incarnation, too, as nothing could be committed in it. */
 #define SQL_RENEW                                                                                  \
     "UPDATE node SET beat = beat + 1, state = CASE WHEN state = 0 AND $3::bool THEN 1 ELSE state " \
     "END, id_reserved = greatest(CASE WHEN id_reserved < " ID_END " THEN id_reserved END, "        \
@@ -44,11 +46,10 @@
     "fence WHERE no = $1 AND incarnation = $2) RETURNING beat, id_reserved"
 #define SQL_RAISE_TIMELINE "UPDATE cluster SET timeline = $1 WHERE timeline < $1"
 
-/* Before a number is given to tables: the row is locked, and what comes next sees what another node
- * has done before. */
+/* Locks the row before routing tables get a number, so that the next statement sees the changes of
+ * other nodes. */
 #define SQL_LOCK_ROUTES "SELECT active_route FROM cluster FOR UPDATE"
-/* Tables that are not known yet get the next number; with $2 those that are and have an older one,
- * too. */
+/* Gives the next number to unknown tables; with $2 also to known ones with an older number. */
 #define SQL_GIVE_ROUTE                                                                             \
     "WITH known AS (SELECT generation FROM route WHERE fingerprint = $1::bigint), next AS "        \
     "(UPDATE "                                                                                     \
@@ -58,7 +59,7 @@
     "SELECT active_route, $1::bigint, (extract(epoch FROM now()) * 1000000)::bigint FROM next ON " \
     "CONFLICT (fingerprint) DO UPDATE SET generation = excluded.generation"
 
-/* A number that is free, or was: ids of its former node stay below its id_reserved. */
+/* Takes a free number. If it was used before, new ids are above the previous node's id_reserved. */
 #define SQL_NEW_ROW                                                                                \
     "INSERT INTO node (no, name, incarnation, beat, state, id_reserved, program, format_min, "     \
     "format_max) SELECT g, $1, 0, 0, CASE WHEN $2::bool THEN 1 ELSE 0 END, " SQL_HIGHEST_ID        \
@@ -68,7 +69,8 @@
     "node.id_reserved END, excluded.id_reserved), beat = "                                         \
     "node.beat + 1, state = excluded.state, program = excluded.program, "                          \
     "format_min = excluded.format_min, format_max = excluded.format_max WHERE node.state = 5"
-/* Where the fence was deleted by hand, too, batches say which life was the last (committer.c). */
+/* If the fence was deleted by hand, too, the numbers of batches contain the last incarnation
+ * (committer.c). */
 #define SQL_NEW_FENCE                                                                              \
     "INSERT INTO fence SELECT no, 1 + coalesce((SELECT max(n) >> 36 FROM batch WHERE node = no), " \
     "0) FROM node WHERE name = $1 ON CONFLICT (no) DO UPDATE SET incarnation = "                   \
@@ -107,33 +109,38 @@
     "UPDATE OF lease) UPDATE lease SET node = (SELECT no FROM node WHERE no = w AND state = 1), "  \
     "epoch = epoch + 1, wanted = NULL FROM l WHERE lease.p = l.p"
 
-/* In order, as the first that is wrong is named. */
-/* What stands in status may be anything. */
+/* Nodes in their order, so that always the first fault is reported. The values in status may be
+ * anything. */
 #define SQL_NODES                                                                                  \
     "SELECT no::bigint, incarnation, beat, state::bigint, name, CASE WHEN "                        \
     "jsonb_typeof(status->'behind') = 'number' THEN least(greatest((status->>'behind')::numeric, " \
     "0), 1e15)::bigint ELSE 0 END, CASE WHEN jsonb_typeof(status->'interventions') = 'number' "    \
-    "THEN least(greatest((status->>'interventions')::numeric, 0), 9e18)::bigint ELSE -1 END FROM " \
-    "node ORDER BY no"
+    "THEN least(greatest((status->>'interventions')::numeric, 0), 9e18)::bigint ELSE -1 "          \
+    "END, " MEMBER_SQL_LOST ", CASE WHEN jsonb_typeof(status->'clock') = 'number' THEN "           \
+    "least(greatest((status->>'clock')::numeric, -9e18), 9e18)::bigint END FROM node ORDER BY no"
 #define SQL_LEASES                                                                                 \
     "SELECT p::bigint, epoch, coalesce(node, -1)::bigint, coalesce(wanted, -1)::bigint FROM "      \
     "lease ORDER BY p"
 #define SQL_CLUSTER                                                                                \
     "SELECT format::bigint, min_format::bigint, partitions::bigint, timeline::bigint, system_id, " \
-    "fresh_now::bigint, active_route, " /* columns that format 1 lacks are looked up by name: */   \
+    "fresh_now::bigint, active_route, " /* columns that format 1 lacks are read by name: */        \
     "coalesce((to_jsonb(cluster) ->> 'interventions')::bigint, 0), coalesce((SELECT generation "   \
-    "FROM route WHERE fingerprint = $1::bigint), 0), "
+    "FROM route WHERE fingerprint = $1::bigint), 0), (extract(epoch FROM clock_timestamp()) * "    \
+    "1000000)::bigint, " MEMBER_SQL_ACCEPTED ", EXISTS (SELECT FROM batch WHERE node = "           \
+    "$2::smallint AND n >= $3::bigint), "
 #define SQL_CLUSTER_POSTGRESQL                                                                     \
     SQL_CLUSTER                                                                                    \
     "pg_is_in_recovery(), current_setting('fsync') = 'on', current_setting('full_page_writes') "   \
     "= 'on', current_setting('synchronous_commit'), "                                              \
     "current_setting('synchronous_standby_names')," LINK_SQL_TIMELINE                              \
-    ", (SELECT system_identifier::text FROM pg_control_system()) FROM cluster"
-#define SQL_CLUSTER_OTHER SQL_CLUSTER "false, true, true, '', '', 0::bigint, '' FROM cluster"
+    ", (SELECT system_identifier::text FROM pg_control_system()), pg_backend_pid()::bigint FROM "  \
+    "cluster"
+#define SQL_CLUSTER_OTHER                                                                          \
+    SQL_CLUSTER "false, true, true, '', '', 0::bigint, '', 0::bigint FROM cluster"
 
-/* ---- what is asked --------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
-/* Parameters in text form, at most 8. */
+/* Parameters as text, at most 8. */
 struct params {
     char room[8][LINK_NUMBER_SIZE];
     struct link_param list[8];
@@ -192,13 +199,17 @@ static void state_fence(struct member_link *ml)
 
 static void state_view(struct member_link *ml)
 {
-    state_number(ml, CLUSTER, ml->by_consensus ? SQL_CLUSTER_OTHER : SQL_CLUSTER_POSTGRESQL,
-                 ml->tables);
+    struct params ps = {.count = 0};
+
+    add_number(&ps, ml->tables);
+    add_number(&ps, ml->marker.no);
+    add_number(&ps, ml->marker.number);
+    state(ml, CLUSTER, ml->by_consensus ? SQL_CLUSTER_OTHER : SQL_CLUSTER_POSTGRESQL, &ps);
     state(ml, NODES, SQL_NODES, NULL);
     state(ml, LEASES, SQL_LEASES, NULL);
 }
 
-/* Our tables get a number. */
+/* Gives a number to the own tables. */
 static void state_tables(struct member_link *ml)
 {
     struct params ps = {.count = 0};
@@ -210,7 +221,7 @@ static void state_tables(struct member_link *ml)
     ml->sent_are = ml->tables_are;
 }
 
-/* [renews] */
+/* `[renews]`: sends a renewal. */
 static void state_renewal(struct member_link *ml)
 {
     struct params ps = {.count = 0};
@@ -232,7 +243,7 @@ static void state_renewal(struct member_link *ml)
     state_view(ml);
 }
 
-/* [comes up] */
+/* `[comes up]`: sends a registration. */
 static void state_registration(struct member_link *ml)
 {
     const struct membership_action *a = &ml->action;
@@ -262,7 +273,7 @@ static void state_registration(struct member_link *ml)
     }
 }
 
-/* [takes over] */
+/* `[takes over]`: sends a take-over. */
 static void state_take_over(struct member_link *ml)
 {
     const struct membership_action *a = &ml->action;
@@ -286,7 +297,7 @@ static void state_take_over(struct member_link *ml)
     state_number(ml, OTHER, MEMBER_SQL_FREE_LEASES, a->no);
 }
 
-/* What belongs to the letting go of partitions. */
+/* Adds the owner's statements for partitions that are let go. */
 static void state_letting_go(struct member_link *ml, const struct partition_set *partitions)
 {
     struct committer_batch *b =
@@ -301,7 +312,7 @@ static void state_letting_go(struct member_link *ml, const struct partition_set 
     }
 }
 
-/* [claims], [gives away], and wishes */
+/* `[claims]`, `[gives away]`: sends changes of leases, or wishes. */
 static void state_leases(struct member_link *ml)
 {
     const struct membership_action *a = &ml->action;
@@ -311,7 +322,7 @@ static void state_leases(struct member_link *ml)
 
     for (int i = 0; i < 3; i++) {
         buf_init(lists[i], PARTITIONS * 24);
-        (void)buf_add_byte(lists[i], '{'); /* these fit */
+        (void)buf_add_byte(lists[i], '{'); /* the buffers are large enough */
     }
     for (int i = 0; i < PARTITIONS; i++) {
         const char *comma = buf_len(&p) > 1 ? "," : "";
@@ -345,7 +356,7 @@ static void state_leases(struct member_link *ml)
     }
 }
 
-/* [gives away] all */
+/* `[gives away]` all: sends the end of the incarnation. */
 static void state_leaving(struct member_link *ml)
 {
     int no = membership_number(ml->membership);
@@ -371,6 +382,9 @@ void member_link_send_request(struct member_link *ml)
     ml->read = ml->renewal;
     ml->sent_tables = ml->tables;
     ml->sent_are = TABLES_KNOWN;
+    ml->sent_marker = ml->marker;
+    ml->asked_at = boot_now();
+    ml->server_us = 0;
     state(ml, OTHER, "BEGIN", NULL);
     switch (ml->action.type) {
     case MEMBERSHIP_NONE:
@@ -400,7 +414,7 @@ void member_link_send_request(struct member_link *ml)
     member_link_end_with(ml, SENT_REQUEST);
 }
 
-/* ---- what is answered ------------------------------------------------------------------------ */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 static bool numbers_at(const PGresult *r, int row, int64_t *const ret[], int count)
 {
@@ -438,7 +452,7 @@ static bool bool_at(const PGresult *r, int row, int column, bool *ret)
     return true;
 }
 
-/* The number of routing tables; one that is impossible is as none. */
+/* Reads the number of routing tables; an invalid number becomes 0. */
 static bool route_at(const PGresult *r, int column, int64_t *ret)
 {
     if (!link_number(r, 0, column, ret)) {
@@ -447,6 +461,21 @@ static bool route_at(const PGresult *r, int column, int64_t *ret)
     if (*ret < 0 || (uint64_t)*ret > SPOOL_ROUTE_NUMBERS_MAX) {
         *ret = 0;
     }
+    return true;
+}
+
+/* Reads the accepted losses, and whether the marker was found. */
+static bool marker_at(struct member_link *ml, const PGresult *r, int accepted, int found)
+{
+    const struct member_marker *marker = &ml->sent_marker;
+    bool is_there;
+
+    if (!link_number(r, 0, accepted, &ml->read.accepted) || !bool_at(r, 0, found, &is_there)) {
+        return false;
+    }
+    ml->view.accepted = ml->read.accepted;
+    ml->view.lacks_marker = !ml->is_confirmed && marker->number != 0 && !is_there &&
+                            ml->read.accepted <= marker->accepted;
     return true;
 }
 
@@ -459,13 +488,15 @@ static bool read_cluster(struct member_link *ml, const PGresult *r)
            member_link_text_at(r, 0, 4, ml->texts[0], sizeof ml->texts[0], &v->cluster_system_id) &&
            link_number(r, 0, 5, &ml->read.fresh_now) && route_at(r, 6, &ml->read.active_route) &&
            link_number(r, 0, 7, &ml->read.interventions) && route_at(r, 8, &ml->read.route) &&
-           bool_at(r, 0, 9, &v->in_recovery) && bool_at(r, 0, 10, &v->fsync) &&
-           bool_at(r, 0, 11, &v->full_page_writes) &&
-           member_link_text_at(r, 0, 12, ml->texts[1], sizeof ml->texts[1],
+           link_number(r, 0, 9, &ml->server_us) && marker_at(ml, r, 10, 11) &&
+           bool_at(r, 0, 12, &v->in_recovery) && bool_at(r, 0, 13, &v->fsync) &&
+           bool_at(r, 0, 14, &v->full_page_writes) &&
+           member_link_text_at(r, 0, 15, ml->texts[1], sizeof ml->texts[1],
                                &v->synchronous_commit) &&
-           member_link_text_at(r, 0, 13, ml->texts[2], sizeof ml->texts[2], &v->standby_names) &&
-           link_number(r, 0, 14, &v->timeline) &&
-           member_link_text_at(r, 0, 15, ml->texts[3], sizeof ml->texts[3], &v->system_id);
+           member_link_text_at(r, 0, 16, ml->texts[2], sizeof ml->texts[2], &v->standby_names) &&
+           link_number(r, 0, 17, &v->timeline) &&
+           member_link_text_at(r, 0, 18, ml->texts[3], sizeof ml->texts[3], &v->system_id) &&
+           link_number(r, 0, 19, &ml->session_read);
 }
 
 static bool read_nodes(struct member_link *ml, const PGresult *r)
@@ -474,21 +505,28 @@ static bool read_nodes(struct member_link *ml, const PGresult *r)
         return false;
     }
     for (int no = 0; no < MEMBERSHIP_NODES_MAX; no++) {
-        ml->words_read[no] = (struct member_words){.interventions = MEMBER_LINK_UNSAID};
+        ml->words_read[no] = (struct member_words){.interventions = MEMBER_LINK_UNSAID,
+                                                   .clock_us = MEMBER_LINK_NO_CLOCK};
     }
     for (int i = 0; i < PQntuples(r); i++) {
         struct membership_node *n = &ml->nodes[i];
         int64_t *const numbers[] = {&n->no, &n->incarnation, &n->beat, &n->state};
-        int64_t behind, interventions;
+        int64_t behind, interventions, clock_us;
 
         if (!numbers_at(r, i, numbers, 4) ||
             !member_link_text_at(r, i, 4, ml->names[i], sizeof ml->names[i], &n->name) ||
-            !link_number(r, i, 5, &behind) || !link_number(r, i, 6, &interventions)) {
+            !link_number(r, i, 5, &behind) || !link_number(r, i, 6, &interventions) ||
+            !link_number(r, i, 7, &n->lost)) {
             return false;
         }
+        if (!link_number(r, i, 8, &clock_us)) {
+            clock_us = MEMBER_LINK_NO_CLOCK; /* it has stored none */
+        }
         if (n->no >= 0 && n->no < MEMBERSHIP_NODES_MAX) {
-            ml->words_read[n->no] = (struct member_words){
-                .behind = behind > 0 ? (uint64_t)behind : 0, .interventions = interventions};
+            ml->words_read[n->no] =
+                (struct member_words){.behind = behind > 0 ? (uint64_t)behind : 0,
+                                      .interventions = interventions,
+                                      .clock_us = clock_us};
         }
     }
     ml->view.nodes = ml->nodes;
@@ -540,7 +578,8 @@ static bool read_reserved(struct member_link *ml, const PGresult *r, int column)
     return true;
 }
 
-/* No row: another incarnation is in force; what follows changes nothing of ours. */
+/* Reads the answer of a renewal. Without a row another incarnation is in force; then the statements
+ * that follow change nothing of this node. */
 static bool read_renewal(struct member_link *ml, const PGresult *r)
 {
     if (PQntuples(r) == 0) {
@@ -558,7 +597,6 @@ static bool read_life(struct member_link *ml, const PGresult *r)
     return numbers_at(r, 0, numbers, 3) && read_reserved(ml, r, 3);
 }
 
-/* False: that is no answer to what was asked. */
 bool member_link_read_answer(struct member_link *ml, enum purpose purpose, const PGresult *r)
 {
     switch (purpose) {
@@ -584,7 +622,6 @@ bool member_link_read_answer(struct member_link *ml, enum purpose purpose, const
     UNREACHABLE("a purpose");
 }
 
-/* What it means that a statement has failed. False: nothing that we know. */
 bool member_link_read_failure(struct member_link *ml, enum purpose purpose, const PGresult *r)
 {
     const char *state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
@@ -598,7 +635,7 @@ bool member_link_read_failure(struct member_link *ml, enum purpose purpose, cons
     } else if (is_condition && purpose == FENCE) {
         ml->answer.outcome = MEMBERSHIP_STALE;
     } else if ((is_condition && (purpose == CONDITION || purpose == LIFE)) ||
-               (state != NULL && strcmp(state, "23505") == 0)) { /* the name or number is taken */
+               (state != NULL && strcmp(state, "23505") == 0)) { /* name or number is taken */
         ml->answer.outcome = MEMBERSHIP_NOT_MET;
     } else {
         return false;

@@ -1,12 +1,12 @@
 /*
- * One request is under way at a time, so an answer is always about what is known here, but for what
- * was lost with a connection: that may happen at any later time. What makes it harmless stands at
- * each request in member_request.c: it names what it has seen.
+ * Only one request is in flight at a time, so an answer never meets state that has changed since
+ * the request. A request of a lost connection may still happen at any later time; each contains the
+ * values that were seen (member_request.c), so that it does no damage then.
  *
- * Others are judged by their beat alone: a row whose beat stands still is silent, whatever else
- * changes in it (who takes over raises its incarnation). Silence counts only while looks are
- * answered: after a gap in our own looking it begins anew for all, so that a database that was away
- * takes no leases away.
+ * Other nodes are judged by their beat alone: a node whose beat stands still is silent, even if its
+ * row changes otherwise (a node that takes over raises the incarnation). Silence counts only while
+ * looks are answered. After a gap between looks it begins again for all nodes, so that no node
+ * loses its lease because the database was away.
  */
 #include "membership.h"
 
@@ -25,6 +25,7 @@ const struct membership_times membership_times = {
     .watch_us = 5 * US_PER_S,
     .drain_us = 30 * US_PER_S,
     .wish_us = 2 * US_PER_S,
+    .settle_us = 3 * US_PER_S,
     .wake_us = 50 * US_PER_MS,
 };
 
@@ -34,20 +35,20 @@ enum part_state { PART_NONE, PART_OURS, PART_DRAINING, PART_DRAINED };
 
 struct part {
     enum part_state state;
-    int64_t epoch; /* of the lease under which it is ours */
-    int16_t owner; /* as the database had it last; or MEMBERSHIP_NOBODY */
+    int64_t epoch; /* epoch of the own lease */
+    int16_t owner; /* last owner in the database, or MEMBERSHIP_NOBODY */
     int16_t wanted;
-    struct mono since;         /* DRAINING since */
-    struct mono unowned_since; /* {0}: it has an owner */
-    struct mono wished_at;     /* by us; {0}: not */
+    struct mono since;         /* beginning of state DRAINING */
+    struct mono unowned_since; /* {0} if it has an owner */
+    struct mono wished_at;     /* time of this node's wish; {0} if none */
     bool hurried;
 };
 
-/* A node's row as it was seen last. */
+/* Row of a node as it was last seen. */
 struct seen {
     bool is_there;
     int64_t incarnation, beat, state;
-    struct mono since; /* its beat stands still; or there is no row */
+    struct mono since; /* time since which the beat stands still, or there is no row */
     char name[MEMBERSHIP_NAME_MAX + 1];
 };
 
@@ -57,33 +58,36 @@ struct membership {
     enum membership_health health;
     char words[MEMBERSHIP_WORDS_MAX];
 
-    enum membership_action_type asked; /* unanswered */
+    enum membership_action_type asked; /* request that was not answered yet */
     struct mono asked_at;
-    struct membership_action action; /* the last; its arrays: */
+    struct membership_action action; /* last action; its arrays follow */
     int16_t to[PARTITIONS];
     int64_t epochs[PARTITIONS];
 
-    int no; /* MEMBERSHIP_NOBODY: never registered */
+    int no; /* MEMBERSHIP_NOBODY if it was never registered */
     int64_t incarnation;
-    int64_t beat;  /* of our last renewal that was answered */
-    bool in_doubt; /* one was not: the beat may be higher */
+    int64_t beat;  /* beat of the last renewal that was answered */
+    bool in_doubt; /* whether a renewal was not answered, so that the beat may be higher */
     struct mono deadline;
     uint64_t lapses;
     bool ready, leaving, leaving_now;
 
-    /* OUT: the row of our name */
+    /* Row of the own name, in state OUT. */
     bool looked;
-    int row; /* its number, or MEMBERSHIP_NOBODY */
+    int row; /* number of the row, or MEMBERSHIP_NOBODY */
     int64_t row_incarnation, row_beat;
     struct mono row_since;
     unsigned row_moves;
     bool may_register;
 
     struct seen nodes[MEMBERSHIP_NODES_MAX];
-    struct mono looked_at; /* answered; {0}: never */
+    struct mono looked_at; /* time of the last answer; {0} for never */
     struct part parts[PARTITIONS];
-    bool view_is_fresh; /* since then nothing was claimed or wished for */
+    bool view_is_fresh; /* whether nothing was claimed or wished for since the last view */
     int64_t raise_timeline, highest_timeline;
+    bool lacks, has_loss, is_settling, is_outdated;
+    int64_t new_timeline; /* higher timeline, or 0; first seen at `new_since` */
+    struct mono new_since;
     char system_id[32];
 
     struct mono renew_at, look_at, again_at;
@@ -93,14 +97,14 @@ struct membership {
     struct partition_set gained, drain;
 };
 
-/* ---- what is known of the nodes -------------------------------------------------------------- */
+/* ---- state of the nodes ---------------------------------------------------------------------- */
 
 static bool is_silent(const struct membership *m, int no, struct mono now)
 {
     return mono_reached(mono_after(m->nodes[no].since, m->config.times->dead_us), now);
 }
 
-/* Has it a share of the partitions? */
+/* Does the node get a share of the partitions? */
 static bool has_share(const struct membership *m, int no, struct mono now)
 {
     const struct seen *n = &m->nodes[no];
@@ -128,7 +132,7 @@ static int share_of(const struct membership *m, int no, struct mono now)
     return has_share(m, no, now) ? (PARTITIONS + nodes - 1) / nodes : 0;
 }
 
-/* ---- facts: is what the database says possible? ---------------------------------------------- */
+/* ---- checking values of the database --------------------------------------------------------- */
 
 __attribute__((format(printf, 3, 4))) static bool
 object(struct membership *m, enum membership_health health, const char *format, ...)
@@ -136,7 +140,7 @@ object(struct membership *m, enum membership_health health, const char *format, 
     va_list args;
 
     va_start(args, format);
-    (void)vsnprintf(m->words, sizeof m->words, format, args); /* cut */
+    (void)vsnprintf(m->words, sizeof m->words, format, args); /* cut if too long */
     va_end(args);
     m->health = health;
     return false;
@@ -202,7 +206,7 @@ static bool check_leases(struct membership *m, const struct membership_view *v)
     return true;
 }
 
-/* Would a commit be on two machines? */
+/* Is each commit on two machines? */
 static bool check_durability(struct membership *m, const struct membership_view *v)
 {
     bool on_two = slice_equal(v->synchronous_commit, SLICE("on")) ||
@@ -232,7 +236,7 @@ static bool check_durability(struct membership *m, const struct membership_view 
     return true;
 }
 
-/* Is it the server that has all that was committed? */
+/* Is it the primary that has all commits? */
 static bool check_server(struct membership *m, const struct membership_view *v)
 {
     if (v->in_recovery) {
@@ -256,7 +260,52 @@ static bool check_server(struct membership *m, const struct membership_view *v)
                       "this is another database server than that of the cluster (its "
                       "system_identifier); after a restore: sluice cluster restored");
     }
-    return check_durability(m, v);
+    return true;
+}
+
+/* Does the server have all changes that nodes have acknowledged? It lacks some if a standby without
+ * the latest changes was promoted, or if a backup was restored. All nodes stop, even those that
+ * miss nothing, as their work would be lost once the right server is back. */
+static bool check_markers(struct membership *m, const struct membership_view *v)
+{
+    m->lacks = m->has_loss = v->lacks_marker;
+    if (m->lacks) {
+        return object(m, MEMBERSHIP_UNFIT,
+                      "the server lacks changes of node %s that were acknowledged: a standby that "
+                      "did not have them was promoted? Promote the one that has them, or see "
+                      "what may be lost: sluice cluster accept-loss",
+                      m->config.name);
+    }
+    for (size_t i = 0; i < v->node_count; i++) {
+        if (v->nodes[i].state != NODE_REMOVED && v->nodes[i].lost > v->accepted) {
+            m->has_loss = true;
+            return object(m, MEMBERSHIP_UNFIT,
+                          "node %.*s has found that this server lacks changes that were "
+                          "acknowledged: sluice cluster accept-loss",
+                          SLICE_ARGS(v->nodes[i].name));
+        }
+    }
+    return true;
+}
+
+bool membership_lacks(const struct membership *m)
+{
+    return m->lacks;
+}
+
+bool membership_has_loss(const struct membership *m)
+{
+    return m->has_loss;
+}
+
+bool membership_is_outdated(const struct membership *m)
+{
+    return m->is_outdated;
+}
+
+bool membership_is_settling(const struct membership *m)
+{
+    return m->is_settling;
 }
 
 int64_t membership_timeline(const struct membership *m)
@@ -264,10 +313,31 @@ int64_t membership_timeline(const struct membership *m)
     return m->highest_timeline;
 }
 
-static bool check_view(struct membership *m, const struct membership_view *v)
+/* Checks a promoted standby: for a while nothing begins, as each node checks for itself whether the
+ * server has its changes. */
+static bool check_change(struct membership *m, struct mono now, const struct membership_view *v)
 {
-    if (v->format < m->config.format_min || v->format > m->config.format_max ||
-        v->min_format > m->config.format_max) {
+    if (m->highest_timeline == 0 || v->timeline <= m->highest_timeline) {
+        m->new_timeline = 0;
+        return true;
+    }
+    if (m->new_timeline != v->timeline) {
+        m->new_timeline = v->timeline;
+        m->new_since = now;
+    }
+    m->is_settling = !mono_reached(mono_after(m->new_since, m->config.times->settle_us), now);
+    return !m->is_settling || object(m, MEMBERSHIP_UNFIT,
+                                     "the server has another timeline, %" PRId64 ": for %" PRId64
+                                     " s nodes look whether it has all that they have acknowledged",
+                                     v->timeline, m->config.times->settle_us / US_PER_S);
+}
+
+static bool check_view(struct membership *m, struct mono now, const struct membership_view *v)
+{
+    m->is_settling = false;
+    m->is_outdated = v->format < m->config.format_min || v->format > m->config.format_max ||
+                     v->min_format > m->config.format_max;
+    if (m->is_outdated && m->state != IN) {
         return object(m, MEMBERSHIP_UNWELCOME,
                       "the tables have format %" PRId64 ", this program knows %d to %d", v->format,
                       m->config.format_min, m->config.format_max);
@@ -280,10 +350,13 @@ static bool check_view(struct membership *m, const struct membership_view *v)
     if (!check_nodes(m, v) || !check_leases(m, v)) {
         return false;
     }
+    if ((!v->by_consensus && !check_server(m, v)) || !check_markers(m, v)) {
+        return false;
+    }
     if (v->by_consensus) {
         return true;
     }
-    if (!check_server(m, v)) {
+    if (!check_change(m, now, v) || !check_durability(m, v)) {
         return false;
     }
     m->highest_timeline = v->timeline;
@@ -292,7 +365,7 @@ static bool check_view(struct membership *m, const struct membership_view *v)
     return true;
 }
 
-/* Keep what the rows say. */
+/* Stores the rows, and the time when each last changed. */
 static void observe(struct membership *m, struct mono now, const struct membership_view *v)
 {
     const struct membership_node *rows[MEMBERSHIP_NODES_MAX] = {NULL};
@@ -330,9 +403,9 @@ static void observe(struct membership *m, struct mono now, const struct membersh
     m->looked_at = now;
 }
 
-/* ---- in and out ------------------------------------------------------------------------------ */
+/* ---- registering and losing the incarnation -------------------------------------------------- */
 
-/* [learns that it was given up] */
+/* `[learns that it was given up]`: ends the incarnation. */
 static void give_up(struct membership *m)
 {
     for (int p = 0; p < PARTITIONS; p++) {
@@ -351,12 +424,12 @@ static void give_up(struct membership *m)
     m->gained = m->drain = (struct partition_set){{0}};
 }
 
-/* False: the view is none that we can go on with. */
+/* Takes a view. Returns false if the node cannot go on with it. */
 static bool take_view(struct membership *m, struct mono now, const struct membership_view *v)
 {
-    if (!check_view(m, v)) {
+    if (!check_view(m, now, v)) {
         m->deadline = (struct mono){0};
-        m->looked_at = (struct mono){0}; /* silence begins anew */
+        m->looked_at = (struct mono){0}; /* silence begins again */
         m->view_is_fresh = false;
         if (m->health == MEMBERSHIP_UNWELCOME) {
             give_up(m);
@@ -370,14 +443,15 @@ static bool take_view(struct membership *m, struct mono now, const struct member
     return true;
 }
 
-/* A look at the row of our name, sent at asked_at. Who else beats there is another daemon; but one
- * beat may be the last one of a life of ours. */
+/* Judges the row of the own name in a look that was sent at asked_at. If its beat moves more than
+ * once, another daemon has the name; a single beat may be the last one of an earlier
+ * incarnation. */
 static void look_for_our_name(struct membership *m, struct mono now,
                               const struct membership_view *v)
 {
     const struct membership_node *row = NULL;
     bool first = !m->looked;
-    int numbers = 0; /* in use */
+    int numbers = 0; /* numbers in use */
 
     for (size_t i = 0; i < v->node_count; i++) {
         numbers += v->nodes[i].state != NODE_REMOVED;
@@ -423,7 +497,7 @@ static void look_for_our_name(struct membership *m, struct mono now,
     }
 }
 
-/* [comes up] */
+/* [comes up]: begins the incarnation. */
 static void registered(struct membership *m, const struct membership_answer *a)
 {
     if (a->no < 0 || a->no >= MEMBERSHIP_NODES_MAX || a->incarnation <= 0 || a->beat < 0) {
@@ -438,7 +512,7 @@ static void registered(struct membership *m, const struct membership_answer *a)
     m->incarnation = a->incarnation;
     m->beat = a->beat;
     m->in_doubt = false;
-    m->deadline = (struct mono){0}; /* until it is renewed */
+    m->deadline = (struct mono){0}; /* until the first renewal */
     m->renew_at = m->again_at = (struct mono){0};
     m->woken = false;
     m->was_registered = true;
@@ -463,7 +537,7 @@ static void drain(struct membership *m, struct mono now, int p)
     partition_set_add(&m->drain, p);
 }
 
-/* What others wish for, or all when we leave. */
+/* Begins to drain partitions that other nodes wish for, or all of them before leaving. */
 static void begin_to_drain(struct membership *m, struct mono now)
 {
     for (int p = 0; p < PARTITIONS; p++) {
@@ -482,7 +556,7 @@ static bool is_our_wish(const struct membership *m, const struct part *part)
     return part->wanted == m->no && part->owner != m->no;
 }
 
-/* A lease as a renewal of ours has found it. False: it was changed by hand. */
+/* Takes a lease from a renewal's view. Returns false if the lease was changed by hand. */
 static bool take_lease(struct membership *m, const struct membership_lease *l)
 {
     struct part *part = &m->parts[l->p];
@@ -492,7 +566,7 @@ static bool take_lease(struct membership *m, const struct membership_lease *l)
     if (!is_our_wish(m, part)) {
         part->wished_at = (struct mono){0};
     } else if (part->wished_at.us == 0) {
-        part->wished_at = m->asked_at; /* of a former life, or its answer was lost */
+        part->wished_at = m->asked_at; /* an earlier incarnation made it, or its answer was lost */
     }
     if (part->state == PART_NONE) {
         if (l->node == m->no) {
@@ -508,7 +582,7 @@ static bool take_lease(struct membership *m, const struct membership_lease *l)
         return object(m, MEMBERSHIP_UNFIT,
                       "the lease of partition %" PRId64 " was taken away by hand", l->p);
     }
-    part->state = PART_NONE; /* it was let go by a request whose answer was lost */
+    part->state = PART_NONE; /* let go by a request whose answer was lost */
     return take_lease(m, l);
 }
 
@@ -534,8 +608,8 @@ static int count_owned(const struct membership *m, int no)
     return count;
 }
 
-/* Free ones up to our share. Each node begins at a place of its own, so that two do not want the
- * same ones. */
+/* Chooses free partitions up to the share. Each node begins at an index of its own, so that nodes
+ * choose different ones. */
 static bool choose_free(const struct membership *m, struct mono now, struct partition_set *ret)
 {
     int need = share_of(m, m->no, now) - count_owned(m, m->no);
@@ -559,7 +633,7 @@ static bool choose_free(const struct membership *m, struct mono now, struct part
     return need > 0;
 }
 
-/* The node that has most above its share; MEMBERSHIP_NOBODY: none has. */
+/* Returns the node that exceeds its share most, or MEMBERSHIP_NOBODY. */
 static int richest(const struct membership *m, struct mono now, const int owned[])
 {
     int best = MEMBERSHIP_NOBODY, most = 0;
@@ -575,7 +649,8 @@ static int richest(const struct membership *m, struct mono now, const int owned[
     return best;
 }
 
-/* Those of others above their share, until we have ours; what is wished for counts as moved. */
+/* Chooses partitions of nodes above their share, up to the own share. Partitions with a wish count
+ * as moved. */
 static bool choose_wishes(const struct membership *m, struct mono now, struct partition_set *ret)
 {
     int owned[MEMBERSHIP_NODES_MAX] = {0};
@@ -590,7 +665,7 @@ static bool choose_wishes(const struct membership *m, struct mono now, struct pa
             need--;
         }
         if (part->owner == MEMBERSHIP_NOBODY) {
-            return false; /* these first */
+            return false; /* claim free partitions first */
         }
         wishes += is_our_wish(m, part) &&
                   !mono_reached(mono_after(part->wished_at, m->config.times->wish_us), now);
@@ -602,7 +677,7 @@ static bool choose_wishes(const struct membership *m, struct mono now, struct pa
 
         while (m->parts[p].owner != no || m->parts[p].wanted != MEMBERSHIP_NOBODY ||
                partition_set_has(ret, p)) {
-            p++; /* there is one: owned[no] > 0 */
+            p++; /* one exists, as owned[no] > 0 */
         }
         partition_set_add(ret, p);
         owned[no]--;
@@ -612,7 +687,7 @@ static bool choose_wishes(const struct membership *m, struct mono now, struct pa
     return !partition_set_is_empty(ret);
 }
 
-/* A node that has or wants partitions and is silent; MEMBERSHIP_NOBODY: none. */
+/* Returns a silent node that has or wishes for partitions, or MEMBERSHIP_NOBODY. */
 static int silent_owner(const struct membership *m, struct mono now)
 {
     for (int p = 0; p < PARTITIONS; p++) {
@@ -701,7 +776,7 @@ static bool has_any(const struct membership *m)
     return false;
 }
 
-/* Once for each view. */
+/* Chooses partitions to claim or wish for, once for each view. */
 static bool next_wanted(struct membership *m, struct mono now, bool is_good)
 {
     bool is_fresh = m->view_is_fresh;
@@ -716,13 +791,13 @@ static bool next_wanted(struct membership *m, struct mono now, bool is_good)
     return choose_wishes(m, now, &m->action.partitions) && ask(m, now, MEMBERSHIP_WISH);
 }
 
-/* Is it time to renew? Where renewals take long one would follow the other: what the last one has
- * shown is acted on first, while half of the lease is left. */
+/* Is a renewal due? If renewals take long, one would follow the other. Therefore actions that
+ * follow from the last view go first, while half of the lease is left. */
 static bool must_renew(const struct membership *m, struct mono now)
 {
     bool is_half_left = m->deadline.us != 0 &&
                         !mono_reached(mono_after(m->deadline, -m->config.times->hold_us / 2), now);
-    bool is_awaited = m->renew_at.us == 0; /* it shows what has become of an action */
+    bool is_awaited = m->renew_at.us == 0; /* the renewal shows the result of an action */
 
     return mono_reached(renewal_due(m), now) && (is_awaited || !m->view_is_fresh || !is_half_left);
 }
@@ -756,7 +831,7 @@ static bool next_in(struct membership *m, struct mono now)
         return true;
     }
     if (mono_reached(renewal_due(m), now)) {
-        return renew(m, now); /* there was nothing to be acted on */
+        return renew(m, now); /* no action was left */
     }
     if (mono_reached(m->look_at, now)) {
         m->look_at = mono_after(now, m->config.times->look_us);
@@ -827,7 +902,7 @@ static void renew_soon(struct membership *m)
     m->renew_at = (struct mono){0};
 }
 
-/* [renews] The lease goes on from before the request was sent. */
+/* [renews]. The lease is extended from the time when the request was sent. */
 static void renewed(struct membership *m, struct mono now, const struct membership_answer *a)
 {
     m->beat = a->beat;
@@ -858,7 +933,7 @@ static void done(struct membership *m, struct mono now, enum membership_action_t
         renewed(m, now, a);
         break;
     case MEMBERSHIP_TAKE_OVER:
-        renew_soon(m); /* what is free is in its view */
+        renew_soon(m); /* the view of the renewal shows the partitions that are free */
         break;
     case MEMBERSHIP_CLAIM:
         for (int p = 0; p < PARTITIONS; p++) {
@@ -871,7 +946,7 @@ static void done(struct membership *m, struct mono now, enum membership_action_t
     case MEMBERSHIP_WISH:
         for (int p = 0; p < PARTITIONS; p++) {
             if (partition_set_has(&m->action.partitions, p)) {
-                m->parts[p].wanted = (int16_t)m->no; /* or the next view says otherwise */
+                m->parts[p].wanted = (int16_t)m->no; /* if wrong, the next view corrects it */
                 m->parts[p].wished_at = now;
             }
         }
@@ -929,7 +1004,7 @@ void membership_lost(struct membership *m, struct mono now)
     }
     m->asked = MEMBERSHIP_NONE;
     m->look_at = m->again_at = now;
-    renew_soon(m); /* what has happened is in its view */
+    renew_soon(m); /* the view of the renewal shows the request's result */
 }
 
 void membership_wake(struct membership *m)
@@ -977,7 +1052,7 @@ bool membership_event(struct membership *m, struct mono now, struct membership_e
     return take_set(&late, MEMBERSHIP_HURRY, ret);
 }
 
-/* ---- what its owner says --------------------------------------------------------------------- */
+/* ---- facts from the owner -------------------------------------------------------------------- */
 
 void membership_ready(struct membership *m)
 {
@@ -995,7 +1070,7 @@ void membership_doubt(struct membership *m)
 
 void membership_drained(struct membership *m, int p)
 {
-    if (m->parts[p].state == PART_DRAINING) { /* it was not given up meanwhile */
+    if (m->parts[p].state == PART_DRAINING) { /* unless the lease was lost meanwhile */
         m->parts[p].state = PART_DRAINED;
     }
 }
@@ -1022,7 +1097,7 @@ bool membership_left(const struct membership *m)
     return m->state == LEFT || m->state == REFUSED;
 }
 
-/* ---- questions ------------------------------------------------------------------------------- */
+/* ---- facts about this node ------------------------------------------------------------------- */
 
 bool membership_is_settled(const struct membership *m)
 {
@@ -1117,7 +1192,7 @@ const char *membership_words(const struct membership *m)
     return m->words;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- interface ------------------------------------------------------------------------------- */
 
 struct membership *membership_new(const struct membership_config *config)
 {

@@ -1,5 +1,5 @@
 /*
- * Partitions: destinations hash to them, and one node at a time runs those of a partition.
+ * Partitions: a hash assigns each destination to one, and one node at a time works on a partition.
  */
 #ifndef CLUSTER_PARTITION_H
 #define CLUSTER_PARTITION_H
@@ -10,9 +10,10 @@
 
 #define PARTITIONS 256
 
-/* The partition of a recipient: of its transport and next hop, or of its transport and `ring`, what
- * destinations of a transport share a limit by, unless that is empty; while it is not routed, of
- * its domain. Without regard to case. The same on every node, for ever. */
+/* Returns the partition of a recipient, without regard to case, the same on every node for ever. It
+ * is calculated from transport and next hop, or from transport and `ring` if that is not empty;
+ * `ring` names destinations with a common limit. For an unrouted recipient it is calculated from
+ * the domain. */
 uint16_t partition_of(const struct spool_rcpt *r, struct slice ring);
 
 #endif

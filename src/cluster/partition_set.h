@@ -1,5 +1,5 @@
 /*
- * A set of partitions: one bit for each.
+ * Set of partitions: one bit for each.
  */
 #ifndef CLUSTER_PARTITION_SET_H
 #define CLUSTER_PARTITION_SET_H

@@ -24,8 +24,8 @@ const char parts_give_sql[] =
     "x.id = u.id AND x.n = u.n";
 const char parts_give_types[] = "slisillttbbbbbsl";
 
-/* An UPDATE locks rows as it finds them: those of FOR UPDATE are locked in order before, and it
- * sees them as they are then. No number that was set by hand fails a batch. */
+/* FOR UPDATE locks the rows in their order, which UPDATE alone would not, and reads their latest
+ * values. Limits keep numbers that were set by hand from failing a batch. */
 const char parts_tell_sql[] =
     "WITH told AS MATERIALIZED (SELECT x.p, x.id, u.given, u.ended, u.due FROM (SELECT p, id, "
     "sum(given)::int AS given, sum(ended)::int AS ended, min(due) AS due FROM "

@@ -23,14 +23,14 @@ struct reader_question {
 struct reader {
     int epoll_fd;
     struct link *link; /* owned */
-    int timer;         /* owned: when to connect */
+    int timer;         /* owned; time of the next attempt to connect */
     const struct reader_owner *owner;
     void *arg;
     STAILQ_HEAD(, reader_question) questions;
     unsigned count, sent;
     char error[LINK_ERROR_MAX];
-    bool is_refused;   /* for `refusal`, in this connection */
-    unsigned refusals; /* since something was answered */
+    bool is_refused;   /* whether `refusal` has a refusal of this connection */
+    unsigned refusals; /* number of refusals since the last answer */
     char refusal[LINK_ERROR_MAX];
 };
 
@@ -63,7 +63,7 @@ static void free_question(struct reader_question *q)
 
 static void keep_refusal(struct reader *r, const char *words)
 {
-    (void)snprintf(r->refusal, sizeof r->refusal, "%s", words); /* cut */
+    (void)snprintf(r->refusal, sizeof r->refusal, "%s", words); /* cut if too long */
     r->is_refused = true;
 }
 
@@ -99,7 +99,7 @@ static void answer(void *arg, struct link *l, const PGresult *result)
         return;
     default:
         words = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-        if (words != NULL) { /* else the connection is lost */
+        if (words != NULL) { /* otherwise the connection is lost */
             keep_refusal(r, words);
         }
         link_drop(l, words != NULL ? words : PQresultErrorMessage(result));
@@ -117,7 +117,7 @@ static void changed(void *arg, struct link *l, bool is_up)
         send_some(r);
         return;
     }
-    (void)snprintf(r->error, sizeof r->error, "%s", link_error(l)); /* cut */
+    (void)snprintf(r->error, sizeof r->error, "%s", link_error(l)); /* cut if too long */
     if (link_is_refused(l)) {
         keep_refusal(r, link_error(l));
     }

@@ -8,8 +8,8 @@
 
 #define OF_FRESH(k) " UNION ALL SELECT p, 1, size FROM fresh_" k " WHERE p = ANY($1::smallint[])"
 
-/* A row of arrival has entries as arrivals.c writes them; what stands at or below the floor is not
- * read any more. The numbers of batches stand under partition -1. */
+/* Entries of arrival rows have the form of arrivals.c; rows up to the floor are no longer read.
+ * Numbers of batches are returned with partition -1. */
 static const char count_sql[] =
     "SELECT p::bigint, state::bigint, count(*), coalesce(sum(size), 0)::bigint FROM (SELECT p, "
     "state, size FROM part WHERE p = ANY($1::smallint[]) AND message = id" OF_FRESH("0")
@@ -62,7 +62,7 @@ static uint64_t messages_of(const struct recount *r, unsigned p)
     return t->incoming + t->deferred + t->hold + t->corrupt;
 }
 
-/* Which are asked for next. */
+/* Chooses the partitions of this recount. */
 static void choose(struct recount *r, int64_t now)
 {
     uint64_t messages = 0;
@@ -106,7 +106,7 @@ struct committer_batch *recount_ask(struct recount *r, int no, int64_t last, int
     }
     buf_init(&ps, RECOUNT_PARTITIONS * 8);
     for (unsigned i = 0; i < r->asked; i++) {
-        (void)buf_addf(&ps, "%s%u", i == 0 ? "{" : ",", (unsigned)r->p[i]); /* these fit */
+        (void)buf_addf(&ps, "%s%u", i == 0 ? "{" : ",", (unsigned)r->p[i]); /* fits */
     }
     (void)buf_add_byte(&ps, '}');
     last = d->under_way_count > 0 ? d->under_way[0].number - 1 : last;
@@ -143,7 +143,7 @@ void recount_kept(struct recount *r)
     r->ended[r->ended_count++] = b->number;
 }
 
-/* The snapshot has this batch, if it is one of those that had not ended. */
+/* Adds a batch that the snapshot contains, if it had not ended before the question. */
 static void add_batch(struct recount *r, int64_t number)
 {
     const struct desk *d = r->desk;
@@ -162,8 +162,8 @@ static void add_batch(struct recount *r, int64_t number)
     }
 }
 
-/* What is there, into the totals of those that are asked for; and what the desk has of that moment.
- * False: it is no answer. */
+/* Adds the snapshot's counts to `totals`, and calculates the desk's totals of that moment. Returns
+ * false if the answer is invalid. */
 static bool add_up(struct recount *r, const PGresult *answer,
                    struct spool_totals totals[RECOUNT_PARTITIONS])
 {

@@ -15,8 +15,8 @@
     "p, id, due, arrived, created, size, route_generation, flags, notify, class_source, sender, "  \
     "envid, client, address, orcpt, reason, class, transport, nexthop, bytes"
 
-/* Elements by their index: unnest makes a table of each array first, which for 20 of them costs a
- * third of what it costs to insert the row, and for the content alone as much again. */
+/* Elements are read by their index. For 20 arrays unnest, which makes a table of each, would cost a
+ * third of the insertion, and as much again for the content. */
 #define INSERT_FRESH(k)                                                                            \
     {                                                                                              \
         "INSERT INTO fresh_" k " (" FRESH_COLUMNS ") SELECT ($1::smallint[])[i], "                 \
@@ -30,7 +30,7 @@
             "bbbbbbtttb"                                                                           \
     }
 
-/* The content of a message that waits from now on goes from table to table, not through us. */
+/* The server copies the content from table to table. */
 #define MOVE_FRESH(k)                                                                              \
     {                                                                                              \
         "WITH gone AS (DELETE FROM fresh_" k " f USING unnest($1::smallint[], $2::bigint[]) "      \
@@ -47,7 +47,7 @@
             "sl"                                                                                   \
     }
 
-/* All that changes mail, in the order in which a batch has it. */
+/* All statements that change mail, in the order in which a batch has them. */
 enum statement {
     GIVE_RCPT,
     TELL_REPORT,
@@ -163,15 +163,14 @@ const char *rows_statement(unsigned n)
     return n < STATEMENTS ? statements[n].sql : n == STATEMENTS ? arrivals_delete_sql : NULL;
 }
 
-/* A batch that is being written. */
+/* Batch for which statements are made. */
 struct writer {
     const struct desk *desk;
     struct desk_batch *batch;
-    struct committer_batch *first; /* what parts give, before they are deleted */
+    struct committer_batch *first; /* results of parts, which must precede deletions */
     struct committer_batch *b;
     struct columns columns[STATEMENTS];
-    uint16_t
-        p; /* where the rows of the message are that is being written: it may be about to move */
+    uint16_t p; /* partition of the message's rows before the batch */
 };
 
 static void put_key(struct columns *c, const struct desk_message *msg)
@@ -180,7 +179,7 @@ static void put_key(struct columns *c, const struct desk_message *msg)
     columns_number(c, (int64_t)msg->id);
 }
 
-/* Where it was before the batch. */
+/* Writes the key that the message had before the batch. */
 static void put_old_key(const struct writer *w, struct columns *c, const struct desk_message *msg)
 {
     columns_number(c, w->p);
@@ -199,7 +198,7 @@ static void add_id(struct writer *w, unsigned statement, uint64_t id)
     columns_row(&w->columns[statement], w->b);
 }
 
-/* Something has come to a partition of another node. */
+/* Adds an arrival if the partition is another node's. */
 static void tell(struct writer *w, struct arrived_mail a)
 {
     struct columns *c = &w->columns[INSERT_ARRIVAL];
@@ -252,7 +251,7 @@ static void insert_fresh(struct writer *w, const struct desk_message *msg)
     columns_row(c, w->b);
 }
 
-/* In lower case. */
+/* Writes the domain in lower case. */
 static void put_domain(struct columns *c, struct slice address)
 {
     struct slice domain = spool_domain(address);
@@ -265,7 +264,7 @@ static void put_domain(struct columns *c, struct slice address)
     columns_bytes(c, slice_of(room, domain.len));
 }
 
-/* The columns of a recipient that change, behind its key. */
+/* Writes the columns of a recipient that change, which follow its key. */
 static void put_rcpt(struct columns *c, const struct spool_rcpt *to)
 {
     columns_number(c, to->n);
@@ -296,7 +295,7 @@ static void insert_rcpt(struct writer *w, const struct desk_message *msg,
     columns_row(c, w->b);
 }
 
-/* Likewise of a part. */
+/* Writes the columns of a part that change. */
 static void put_part(struct columns *c, const struct desk_message *msg)
 {
     const struct spool_message *m = &msg->f.m;
@@ -403,9 +402,9 @@ static void delete_waiting(struct writer *w, const struct desk_message *msg)
     }
 }
 
-/* ---- what a batch has changed ---------------------------------------------------------------- */
+/* ---- changes of a batch ---------------------------------------------------------------------- */
 
-/* A message that nothing has happened to yet, and that goes on at once. */
+/* Is it a new message that goes on at once, so that it fits into a fresh table? */
 static bool is_passing(const struct desk_message *msg)
 {
     const struct spool_message *m = &msg->f.m;
@@ -416,7 +415,7 @@ static bool is_passing(const struct desk_message *msg)
            msg->rcpts[0].r.attempts == 0 && msg->rcpts[0].r.status.len == 0;
 }
 
-/* The entries of a message in the log, by recipient, then as they were made. */
+/* Sorts log entries by message, then by recipient, then in their order. */
 static int entry_order(const void *a, const void *b)
 {
     const struct desk_undo *const *x = a, *const *y = b;
@@ -428,7 +427,7 @@ static int entry_order(const void *a, const void *b)
                                 : (*x > *y) - (*x < *y);
 }
 
-/* Did the message's own fields change, but for its claim? */
+/* Have the message's fields changed, except its claim? */
 static bool fields_are_changed(const struct desk_undo *first)
 {
     const struct spool_message *a = &first->before.fields.m, *m = &first->message->f.m;
@@ -444,7 +443,7 @@ static bool fields_are_changed(const struct desk_undo *first)
             !slice_equal(a->reason, m->reason) || !slice_equal(a->parked, m->parked));
 }
 
-/* The next recipient that the batch has changed, from entry *at on; NULL: there are no more. */
+/* Returns the next recipient that the batch has changed, from entry *at on, or NULL. */
 static const struct desk_rcpt *next_rcpt(const struct desk_undo *const *entries, size_t count,
                                          size_t *at)
 {
@@ -459,7 +458,7 @@ static const struct desk_rcpt *next_rcpt(const struct desk_undo *const *entries,
     return NULL;
 }
 
-/* What a part has for its report part. Does it have something? */
+/* Writes a part's results for its report part. Returns whether there are any. */
 static bool write_given(struct writer *w, const struct desk_undo *const *entries, size_t count)
 {
     struct columns *give = &w->columns[GIVE_RCPT], *tell = &w->columns[TELL_REPORT];
@@ -493,8 +492,7 @@ static bool write_given(struct writer *w, const struct desk_undo *const *entries
     return true;
 }
 
-/* Of its recipients those that were reported leave, of its fields those change that are its
- * owner's. */
+/* Deletes the recipients that were reported, and updates the columns that the owner changes. */
 static void update_report(struct writer *w, const struct desk_undo *const *entries, size_t count)
 {
     struct columns *c = &w->columns[UPDATE_REPORT];
@@ -528,7 +526,7 @@ static void update_rcpts(struct writer *w, const struct desk_undo *const *entrie
 
     for (size_t at = 0; (r = next_rcpt(entries, count, &at)) != NULL;) {
         if (r->given) {
-            continue; /* it has left */
+            continue; /* moved to the report part */
         }
         if (r->gone) {
             delete_rcpt(w, msg, r->r.n);
@@ -540,8 +538,8 @@ static void update_rcpts(struct writer *w, const struct desk_undo *const *entrie
     }
 }
 
-/* The rows go to another partition, or the message becomes a report part. New parts are
- * there already. */
+/* Moves the rows to another partition, or makes the message a report part. New parts are written by
+ * themselves. */
 static void move_waiting(struct writer *w, const struct desk_undo *const *entries, size_t count)
 {
     struct columns *c = &w->columns[MOVE_PART];
@@ -569,7 +567,7 @@ static void move_waiting(struct writer *w, const struct desk_undo *const *entrie
     }
 }
 
-/* What became of a message, as rows of statements. */
+/* Writes all changes of a message. */
 static void write_message(struct writer *w, const struct desk_undo *const *entries, size_t count,
                           struct desk_move *move)
 {
@@ -584,7 +582,7 @@ static void write_message(struct writer *w, const struct desk_undo *const *entri
     if (before == ROW_NONE && msg->f.gone) {
         return;
     }
-    /* A new route of one that passes is not stored: it is found again. */
+    /* A new route of mail in passage is not stored; it is looked up again when needed. */
     if (!fields_are_changed(entries[0]) &&
         (entries[count - 1]->n == 0 || (before >= ROW_FRESH && is_passing(msg)))) {
         return;

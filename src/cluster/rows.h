@@ -1,9 +1,9 @@
 /*
- * From the desk to the tables: what a batch has changed, as statements. answers.h is the other way.
+ * Rows: makes statements of a batch's changes on the desk. answers.h is the opposite direction.
  *
- * A message that is new and passes is one row of a fresh table, one that is gone is deleted, one
- * that waits has its rows in message, part, recipient, content. Of what comes to a partition of
- * another node that is told in a row of arrival (arrivals.h).
+ * A new message in passage is one row of a fresh table. A message that waits has rows in message,
+ * part, recipient and content. Rows of a message that is gone are deleted. Mail in a partition of
+ * another node is announced by a row of arrival (arrivals.h).
  */
 #ifndef CLUSTER_ROWS_H
 #define CLUSTER_ROWS_H
@@ -11,12 +11,12 @@
 #include "committer.h"
 #include "desk.h"
 
-/* The statements of a batch of the desk. New mail that passes goes to a fresh table; what each
- * message's place was before, and which partitions are told, is noted in the batch. */
+/* Makes the statements of a batch. New mail in passage goes to the fresh table in use. The batch
+ * receives the previous place of each message, and the partitions with arrivals. */
 struct committer_batch *rows_write(const struct desk *d, struct desk_batch *b);
 
-/* The n-th statement by which mail is changed, from 0; NULL: there are no more. For tests that try
- * each of them. */
+/* Returns the n-th statement that changes mail, from 0, or NULL after the last. For preparation,
+ * and for tests of each statement. */
 const char *rows_statement(unsigned n);
 
 #endif

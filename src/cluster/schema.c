@@ -1,13 +1,13 @@
 #include "schema.h"
 
-/* Small tables of which each row changes often: room in each page for its next versions, and no
- * autovacuum beside the housekeeper's. */
+/* Small tables whose rows change often: pages have room for the next versions, and only the
+ * housekeeper vacuums them. */
 #define BUSY "WITH (fillfactor = 10, vacuum_truncate = off);"
-/* Tables of mail that waits: vacuumed early, because each vacuum reads all of their indexes. */
+/* Tables of waiting mail: vacuumed early, because each vacuum reads all of their indexes. */
 #define WAITING                                                                                    \
     "autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, "                  \
     "autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);"
-/* What may hold any byte is bytea; without regard to case it is searched for so. */
+/* Columns that may hold any byte are bytea; this is for searches without regard to case. */
 #define LOWER(column) "(lower(encode(" column ", 'escape') COLLATE \"C\"))"
 
 #define FRESH(k)                                                                                   \
@@ -49,7 +49,7 @@
     "WITH (vacuum_truncate = off);"                                                                \
     "CREATE INDEX ask_to ON ask (to_node, at) WHERE answer IS NULL;"
 
-/* `gen` and `parts_left` are those of a report part, kind 1, which others give to. */
+/* `gen` and `parts_left` are for report parts (kind 1), which owners of parts also change. */
 #define MAIL_TABLES                                                                                \
     "CREATE TABLE message (id bigint PRIMARY KEY, flags int NOT NULL, "                            \
     "rcpt_total int NOT NULL, parts smallint NOT NULL DEFAULT 1, "                                 \
@@ -98,7 +98,7 @@
                   "CREATE INDEX recipient_nexthop ON recipient (nexthop, transport, id) "          \
                   "INCLUDE (state);"
 
-/* Of the optional parts of a spool. A journal is each node's own. */
+/* Tables for optional parts of a spool. The journal belongs to each node. */
 #define PART_TABLES                                                                                \
     "CREATE TABLE note (name text PRIMARY KEY, text bytea NOT NULL);"                              \
     "CREATE TABLE event (node smallint, first bigint, last bigint NOT NULL, "                      \
@@ -107,14 +107,14 @@
     "until bigint NOT NULL);"                                                                      \
     "CREATE INDEX key_until ON key (until);"
 
-/* ---- steps ------------------------------------------------------------------------------------
- * What each format has more than the one before; new tables are made by the same steps. A step only
- * adds what statements of the format before pass over, and takes away what none of this program
- * names, as nodes go on while it is made. */
+/* ---- steps --------------------------------------------------------------------------------------
+ * Changes from each format to the next; new tables are made by the same steps. Nodes keep working
+ * during a step. So a step only adds columns and tables that the previous format's statements
+ * ignore, and only removes what this program does not use. */
 
-/* What operators have decided, for all nodes. `interventions` grows with each change and numbers
- * them; `redirects` is what it was at the last change of one that changes routes. `asked` is how
- * the node that was asked finds its own. What is handed over of destinations (handover.h). */
+/* Decisions of operators, shared by all nodes: `interventions` counts the changes and numbers them;
+ * `redirects` is its value at the last change that affects routes; a node recognizes its own
+ * changes by `asked`. lease_note gets the columns of handover.h. */
 #define STEP_2                                                                                     \
     "ALTER TABLE lease_note ADD nexthop text NOT NULL DEFAULT '', "                                \
     "ADD left_us bigint NOT NULL DEFAULT 0, ADD deaths smallint NOT NULL DEFAULT 0, "              \
@@ -123,7 +123,8 @@
     "ADD redirects bigint NOT NULL DEFAULT 0;"                                                     \
     "CREATE TABLE intervention (number bigint PRIMARY KEY, node smallint NOT NULL, "               \
     "asked bigint NOT NULL, text bytea NOT NULL) WITH (vacuum_truncate = off);"                    \
-    "DROP TABLE tally;" /* nothing has used it */
+    "DROP TABLE tally, event, key;" /* were never used */                                          \
+    "ALTER TABLE node DROP partitions_wanted;"
 
 const char *schema_step(int format)
 {

@@ -10,7 +10,7 @@
 #define STRINGIFY(n) #n
 #define TEXT_OF(n)   STRINGIFY(n)
 
-/* Of SPOOL_SHARED_MAX and SPOOL_SHARED_TEXT_MAX, as text in a statement. */
+/* Values of SPOOL_SHARED_MAX and SPOOL_SHARED_TEXT_MAX, as digits for statements. */
 #define TEXTS_MAX 10000
 #define TEXT_MAX  8192
 _Static_assert(TEXTS_MAX == SPOOL_SHARED_MAX && TEXT_MAX == SPOOL_SHARED_TEXT_MAX,
@@ -25,7 +25,7 @@ _Static_assert(TEXTS_MAX == SPOOL_SHARED_MAX && TEXT_MAX == SPOOL_SHARED_TEXT_MA
                                                                               "NOTHING"
 #define SQL_REMOVE "DELETE FROM intervention WHERE number = $1::bigint"
 
-/* The count first: what is read behind it is at least as new. */
+/* The count is read first, so that the rows are at least as new. */
 static const char count_sql[] = "SELECT interventions, redirects FROM cluster";
 static const char rows_sql[] =
     "SELECT number, node, asked, CASE WHEN octet_length(text) <= " TEXT_OF(
@@ -34,7 +34,7 @@ static const char rows_sql[] =
 static const char numbers_sql[] =
     "SELECT number FROM intervention ORDER BY number LIMIT 1 + " TEXT_OF(TEXTS_MAX);
 
-/* ---- the object ------------------------------------------------------------------------------ */
+/* ---- state ----------------------------------------------------------------------------------- */
 
 struct text {
     uint64_t number;
@@ -44,22 +44,22 @@ struct text {
 
 struct shared_texts {
     struct reader *reader; /* owned */
-    int node;              /* SPOOL_NOBODY: not registered yet */
+    int node;              /* SPOOL_NOBODY until the node has registered */
     int64_t incarnation;
-    struct text *texts; /* owned: the copy, in order of numbers */
+    struct text *texts; /* owned; the copy, ordered by number */
     size_t count, size;
     bool is_there, is_cut;
 
-    int64_t db_count, db_redirects; /* as of the copy */
-    int64_t told_count;             /* by renewals */
-    uint64_t looks, wanted;         /* those that have ended, and that are to */
-    int64_t wanted_since;           /* us; 0: all have ended */
+    int64_t db_count, db_redirects; /* count and redirects of the copy */
+    int64_t told_count;             /* count of the last renewal */
+    uint64_t looks, wanted;         /* number of looks ended; last one requested */
+    int64_t wanted_since;           /* microseconds; 0 if none is open */
     bool is_looking, has_added, has_more, reads_anew, has_come;
-    bool is_current;       /* a look of this life, and of this lease, has ended */
-    uint64_t current_with; /* else: it is so with this one */
+    bool is_current;       /* whether a look of this incarnation and lease has ended */
+    uint64_t current_with; /* otherwise the look that makes the copy current */
     int64_t read_count, read_redirects;
-    uint64_t begun;   /* looks */
-    int64_t sweep_at; /* us: when the next one begins in any case */
+    uint64_t begun;   /* number of looks that have begun */
+    int64_t sweep_at; /* time of the next sweep, in microseconds */
 };
 
 static int64_t asked_number(const struct shared_texts *t, uint32_t token)
@@ -93,7 +93,7 @@ static void take_rows(struct shared_texts *t, const PGresult *r)
 
         if (!answer_number(r, row, 0, &n) || n <= 0 || (uint64_t)n <= last_number(t) ||
             !answer_number(r, row, 1, &text.node) || !answer_number(r, row, 2, &text.asked)) {
-            continue; /* it is no row of ours, or was read before */
+            continue; /* it is invalid, or was read before */
         }
         text.number = (uint64_t)n;
         if (len > 0 && len <= SPOOL_SHARED_TEXT_MAX) {
@@ -112,7 +112,7 @@ static void forget(struct shared_texts *t)
     t->count = 0;
 }
 
-/* All that there are: those of the copy that are not among them leave it. */
+/* Takes the list of all numbers: texts that are not in it leave the copy. */
 static void take_numbers(struct shared_texts *t, const PGresult *r)
 {
     uint64_t last = last_number(t);
@@ -141,13 +141,13 @@ static void take_numbers(struct shared_texts *t, const PGresult *r)
     t->is_cut = PQntuples(r) > (int)SPOOL_SHARED_MAX;
     t->has_more =
         has_changed && n > 0 && (uint64_t)n > last_number(t) && t->count < SPOOL_SHARED_MAX;
-    if (misses && !t->reads_anew) { /* once in a look: some may be no rows of ours */
+    if (misses && !t->reads_anew) { /* only once in a look, as some rows may be invalid */
         forget(t);
         t->reads_anew = t->has_more = true;
     }
 }
 
-/* ---- looking --------------------------------------------------------------------------------- */
+/* ---- looks ----------------------------------------------------------------------------------- */
 
 static void look(struct shared_texts *t)
 {
@@ -171,7 +171,7 @@ static void on_answer(void *arg, void *question, unsigned n, const PGresult *r)
     case 0:
         if (!answer_number(r, 0, 0, &t->read_count) ||
             !answer_number(r, 0, 1, &t->read_redirects)) {
-            t->read_count = t->read_redirects = 0; /* the next renewal tells another one */
+            t->read_count = t->read_redirects = 0; /* so that the next renewal's count differs */
         }
         return;
     case 1:
@@ -199,7 +199,7 @@ static void on_end(void *arg, void *question, bool is_answered)
     t->has_come = true;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- interface ------------------------------------------------------------------------------- */
 
 struct shared_texts *shared_texts_new(int epoll_fd, const struct link_target *target)
 {
@@ -229,7 +229,7 @@ void shared_texts_enter(struct shared_texts *t, int node, int64_t incarnation)
     shared_texts_doubt(t);
 }
 
-/* A look that is under way may have begun before others changed something. */
+/* A look in flight may have begun before a change, so another one is needed. */
 void shared_texts_doubt(struct shared_texts *t)
 {
     t->is_current = false;
@@ -299,7 +299,7 @@ const char *shared_texts_error(const struct shared_texts *t)
     return reader_is_up(t->reader) ? "" : reader_error(t->reader);
 }
 
-/* ---- as spool_shared.h ----------------------------------------------------------------------- */
+/* ---- spool_shared.h -------------------------------------------------------------------------- */
 
 bool shared_texts_is_there(const struct shared_texts *t)
 {

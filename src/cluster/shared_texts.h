@@ -1,19 +1,19 @@
 /*
- * What all nodes have in common (spool_shared.h), in the table intervention, with its copy.
+ * Shared texts: a copy of the texts that all nodes have in common (spool_shared.h), in the table
+ * `intervention`.
  *
  * A change is two statements of the node's batch, so it happens once, under the fence, and is on
- * the standby when it is told. The first counts cluster.interventions up and keeps that row locked
- * until the commit; so numbers are given in the order of commits, and who has read all up to one
- * number finds what is new above it. The count comes with each renewal of the lease, and those who
- * commit a change notify all nodes at once.
+ * the standby before it is reported. The first statement raises `cluster.interventions` and keeps
+ * that row locked until the commit. So numbers are given in the order of commits, and after reading
+ * all rows up to a number, only higher ones are new. Each renewal reads the count, and a node that
+ * commits a change notifies all nodes at once.
  *
- *     a renewal tells another count, or woken --> look: count, rows above ours, all numbers
- *          rows that are new join the copy, rows that are gone leave it; when there are
- *          more new ones than one look reads, the next follows
+ * a renewal has another count, or woken --> look: count, rows above the last number, all numbers
+ *    new rows are added to the copy, missing ones are removed; if there are more new rows than
+ *    a look reads, the next look follows
  *
- * Rows may say anything. A text that is too long is not fetched; when numbers below ours are new,
- * which no node gives, all is read anew. Bounded: SPOOL_SHARED_MAX texts; what is beyond is passed
- * over.
+ * Rows are not trusted. A text that is too long is not read. If new numbers below the last one
+ * exist, which no node gives, everything is read again. At most SPOOL_SHARED_MAX texts are read.
  */
 #ifndef CLUSTER_SHARED_TEXTS_H
 #define CLUSTER_SHARED_TEXTS_H
@@ -22,42 +22,45 @@
 #include "link.h"
 #include "spool_shared.h"
 
-/* Tables have them from this format on. */
+/* First format of the tables with shared texts. */
 #define SHARED_TEXTS_FORMAT 2
-/* Rows of one look. */
+/* Number of rows that a look reads. */
 #define SHARED_TEXTS_PAGE 500
-/* A copy that is known to be older than this is too old to deliver by. */
+/* Age after which a copy that is known to be out of date is too old for deliveries. */
 #define SHARED_TEXTS_LATE_US (2 * INT64_C(1000000))
-/* A look without a reason: a change by hand raises no count. */
+/* Time between looks without a reason, as a change by hand does not raise the count. */
 #define SHARED_TEXTS_SWEEP_US (60 * INT64_C(1000000))
 
 struct shared_texts;
 
-/* Borrows what link_new borrows. Connects at once. */
+/* Creates the object and begins to connect. Borrows what link_new borrows. */
 struct shared_texts *shared_texts_new(int epoll_fd, const struct link_target *target);
-void shared_texts_free(struct shared_texts *t); /* NULL is fine */
+void shared_texts_free(struct shared_texts *t); /* NULL is allowed */
 
-/* A new life of the node: what is known has to be looked at anew. */
+/* Begins a new incarnation of the node; the copy is not current until the next look has ended. */
 void shared_texts_enter(struct shared_texts *t, int node, int64_t incarnation);
-/* The same in this life, as its lease was over for a while: others did not wait for it then. */
+/* Makes the copy not current after the lease had ended for a while, as other nodes did not wait for
+ * this one then. */
 void shared_texts_doubt(struct shared_texts *t);
 
-/* When the epoll descriptor is readable. `format` of the tables and `count` are those of the last
- * renewal; `now`: us, of any clock that goes on. Never waits. */
+/* Does the work that is due without waiting; must be called when the epoll descriptor is readable.
+ * `format` and `count` are those of the last renewal. `now`: microseconds of any clock that is
+ * never set. */
 void shared_texts_turn(struct shared_texts *t, int64_t format, int64_t count, int64_t now);
-/* Another node has changed something, or this one. */
+/* Requests a look, as this or another node has changed a text. */
 void shared_texts_woken(struct shared_texts *t);
-/* Has a look ended since this was asked last? */
+/* Has a look ended since the last call? */
 bool shared_texts_has_come(struct shared_texts *t);
 
-/* Has it what was there when this life began, or can it have nothing yet, as the tables are old? */
+/* Does the copy contain all texts that existed when this incarnation began? Also true if the tables
+ * have no shared texts. */
 bool shared_texts_is_current(const struct shared_texts *t);
-/* Is nothing to be delivered, as too little is known? */
+/* Must nothing be delivered, as the copy may be out of date? */
 bool shared_texts_is_late(const struct shared_texts *t, int64_t now);
-/* Why nothing is read; "": the database answers. */
+/* Returns the reason why nothing can be read, or "". */
 const char *shared_texts_error(const struct shared_texts *t);
 
-/* As spool_shared.h; changes join the batch. */
+/* Implements spool_shared.h; changes are added to the batch. */
 bool shared_texts_is_there(const struct shared_texts *t);
 void shared_texts_put(const struct shared_texts *t, struct committer_batch *b, uint32_t token,
                       bool reroutes, struct slice text);

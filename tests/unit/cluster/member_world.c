@@ -150,9 +150,12 @@ static void read_view(struct world *w, struct world_tx *t)
     for (int no = 0; no < MEMBERSHIP_NODES_MAX; no++) {
         if (w->db.node[no].is_there) {
             memcpy(t->names[count], w->db.node[no].name, sizeof t->names[count]);
-            t->nodes[count] =
-                (struct membership_node){no, w->db.node[no].incarnation, w->db.node[no].beat,
-                                         w->db.node[no].state, slice_string(t->names[count])};
+            t->nodes[count] = (struct membership_node){no,
+                                                       w->db.node[no].incarnation,
+                                                       w->db.node[no].beat,
+                                                       w->db.node[no].state,
+                                                       slice_string(t->names[count]),
+                                                       0};
             count++;
         }
     }

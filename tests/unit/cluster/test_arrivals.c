@@ -144,7 +144,23 @@ static void without_a_batch_rows_are_deleted_after_a_while(void **state)
     assert_null(arrivals_delete(&arrivals, 3, 1, 2 * ARRIVALS_ALONE_US));
 }
 
+static void what_is_passed_on_is_not_counted_again(void **state)
+{
+    (void)state;
+    const struct column *entries = &arrivals.handed_on.column[1];
+    char parts[ENTRY];
+
+    put_entry(parts, ARRIVAL_MAIL, 7, 1);
+    hand_on = true;
+    assert_true(asks());
+    answer(1, parts, ENTRY);
+    assert_int_equal(told[0].counts_as, 1);
+    parts[1] = 0;
+    assert_non_null(memmem(entries->bytes, entries->len, parts, ENTRY));
+}
+
 UNIT_MAIN(cmocka_unit_test_setup_teardown(only_what_can_be_is_told, begin, end),
           cmocka_unit_test_setup_teardown(a_row_is_told_once_until_it_is_deleted, begin, end),
           cmocka_unit_test_setup_teardown(without_a_batch_rows_are_deleted_after_a_while, begin,
-                                          end))
+                                          end),
+          cmocka_unit_test_setup_teardown(what_is_passed_on_is_not_counted_again, begin, end))

@@ -91,7 +91,7 @@ static void new_mail_is_claimed_when_it_is_durable(void **state)
                      0); /* two batches may be under way: this one stays open meanwhile */
     (void)desk_begin_commit(&desk);
     assert_int_equal(claimed(), 0);
-    assert_int_equal(desk_next_due(&desk, &due), 0);
+    assert_int_equal(desk_next_due(&desk, WALL_NEVER, &due), 0);
     assert_true(due.us == WALL_NEVER.us);
     end_oldest(); /* it waits in the database now */
     assert_null(desk_any(&desk, 1));

@@ -40,10 +40,33 @@ static void a_partition_is_looked_through_when_it_comes(void **state)
     (void)state;
     assert_true(finder_next(&f) == INT64_MIN);
     assert_int_equal(answered(0, 10, 1, 50), FINDER_ORDERS);
+    assert_true(finder_next(&f) <= 0); /* mail that was never tried is not waited for */
+    assert_int_equal(answered(49, 10, 1, FINDER_NONE), 1);
+    finder_put(&f, FINDER_DEFERRED, P, 50, 1);
     assert_int_equal(finder_next(&f), 50);
     assert_int_equal(answered(49, 0, 0, 0), 0);
     finder_own(&f, P, false);
     assert_int_equal(finder_next(&f), FINDER_NONE);
+}
+
+/* Its time is of another node's clock. */
+static void mail_that_was_never_tried_is_due_whatever_its_time(void **state)
+{
+    uint16_t p;
+    uint64_t id;
+    bool passes;
+
+    (void)state;
+    answered(0, 10, 5, FINDER_NONE);
+    finder_put_fresh(&f, P, 7);
+    assert_true(finder_take_early(&f, 1, &p, &id, &passes) && id == 7 && passes);
+    finder_put(&f, FINDER_INCOMING, P, 9000, 8); /* behind its place: that is asked for */
+    assert_true(finder_next(&f) <= 1);
+    assert_int_equal(answered(1, 10, 5, FINDER_NONE), 1);
+    finder_put(&f, FINDER_INCOMING, P, 10, 4);
+    assert_true(finder_take_early(&f, 1, &p, &id, &passes) && id == 4 && !passes);
+    finder_put(&f, FINDER_DEFERRED, P, 9000, 9);
+    assert_int_equal(finder_next(&f), 9000);
 }
 
 static void what_leaves_before_a_place_is_known_by_its_id(void **state)
@@ -133,6 +156,7 @@ static void what_only_a_sweep_finds_is_known_as_that(void **state)
 #define FINDER_TEST(f) cmocka_unit_test_setup_teardown(f, start, stop)
 
 UNIT_MAIN(FINDER_TEST(a_partition_is_looked_through_when_it_comes),
+          FINDER_TEST(mail_that_was_never_tried_is_due_whatever_its_time),
           FINDER_TEST(what_leaves_before_a_place_is_known_by_its_id),
           FINDER_TEST(what_was_put_while_its_place_is_asked_is_known_by_its_id),
           FINDER_TEST(a_sweep_looks_for_all_again),

@@ -252,14 +252,13 @@ static void what_is_of_no_use_is_deleted(void **state)
 {
     (void)state;
     (void)postgres_server_ask(
-        &server, "INSERT INTO batch SELECT 3, i FROM generate_series(1, 3000) i;"
-                 "INSERT INTO batch SELECT 4, i FROM generate_series(1, 10) i;"
-                 "INSERT INTO content VALUES (64, 0, 'orphan'), (128, 0, 'has one'), "
-                 "((extract(epoch FROM now()) * 1000000)::bigint, 0, 'young');"
-                 "INSERT INTO message VALUES (128, 0, 1, 1, 0, NULL, 1, 1, 0, '', '', 1, NULL);"
-                 "INSERT INTO ask (from_node, n, to_node, question, at) VALUES (0, 1, 1, '{}', 1);"
-                 "INSERT INTO key VALUES ('old', '', 1, 1), "
-                 "('new', '', 1, (extract(epoch FROM now()) * 1000000)::bigint + 1000000000)");
+        &server,
+        "INSERT INTO batch SELECT 3, i FROM generate_series(1, 3000) i;"
+        "INSERT INTO batch SELECT 4, i FROM generate_series(1, 10) i;"
+        "INSERT INTO content VALUES (64, 0, 'orphan'), (128, 0, 'has one'), "
+        "((extract(epoch FROM now()) * 1000000)::bigint, 0, 'young');"
+        "INSERT INTO message VALUES (128, 0, 1, 1, 0, NULL, 1, 1, 0, '', '', 1, NULL);"
+        "INSERT INTO ask (from_node, n, to_node, question, at) VALUES (0, 1, 1, '{}', 1);");
     begin();
     run(1);
     assert_string_equal(postgres_server_ask(&server, "SELECT min(n) || ',' || max(n) FROM batch "
@@ -272,9 +271,6 @@ static void what_is_of_no_use_is_deleted(void **state)
                                      "FROM content"),
         "has one,young");
     assert_string_equal(postgres_server_ask(&server, "SELECT count(*) FROM ask"), "0");
-    assert_string_equal(postgres_server_ask(&server, "SELECT string_agg(encode(key, 'escape'), "
-                                                     "',') FROM key"),
-                        "new");
 }
 
 static void who_has_not_the_duty_only_asks(void **state)

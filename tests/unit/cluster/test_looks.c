@@ -14,6 +14,7 @@
 #include "postgres_server.h"
 #include "spool_commits.h"
 #include "spool_fixture.h"
+#include "spool_lease.h"
 #include "spool_others.h"
 #include "spool_parts.h"
 
@@ -286,10 +287,64 @@ static void what_was_not_there_is_looked_for_in_the_next_look(void **state)
     assert_int_equal(want(id), 0);
 }
 
+/* As turn(), for a node that loses its lease and gets another. */
+static void turn_of_two_leases(void)
+{
+    struct spool_event event;
+
+    spool_commits_turn(sp);
+    (void)spool_commits_wait(sp, 10 * US_PER_MS);
+    spool_commits_turn(sp);
+    while (spool_next_event(sp, &event)) {
+        if (event.type == SPOOL_EVENT_LOST && event.id.n == 0) {
+            spool_lease_ended(sp);
+        }
+    }
+}
+
+/* A caller that finds no mail under a key does not try again, so it must wait for the count. */
+static void parked_mail_is_not_missed_while_it_is_counted(void **state)
+{
+    static const char waiting[] = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+    static const char *const nexthops[] = {"mx1.test", "mx2.test"};
+    struct msg_id ids[4], part;
+    size_t count = 0;
+    bool more = false;
+    int rc;
+
+    (void)state;
+    (void)submit(nexthops, 2);
+    fixture_ok(sp, spool_commit(sp));
+    part = id_of("SELECT max(id) FROM sluice.part");
+    spool_close(sp);
+    run("UPDATE sluice.part SET state = 2, due = 4000000000000000, parked = 'pause:x' WHERE id = "
+        "%" PRIu64,
+        part.n);
+    open_spool();
+    run("BEGIN");
+    run("LOCK TABLE sluice.part IN ACCESS EXCLUSIVE MODE");
+    (void)postgres_server_ask(&server, "UPDATE sluice.fence SET incarnation = incarnation + 1 "
+                                       "RETURNING 1");
+    while (atoi(postgres_server_ask(&server, waiting)) == 0) {
+        turn_of_two_leases();
+    }
+    rc = spool_claim_parked(sp, SLICE("pause:x"), (struct wall){1}, 4, ids, &count, &more);
+    run("ROLLBACK");
+    assert_int_equal(rc, -EAGAIN);
+    while (rc == -EAGAIN) {
+        turn_of_two_leases();
+        rc = spool_claim_parked(sp, SLICE("pause:x"), (struct wall){1}, 4, ids, &count, &more);
+    }
+    fixture_ok(sp, rc);
+    assert_int_equal(count, 1);
+    assert_int_equal(ids[0].n, part.n);
+}
+
 POSTGRES_MAIN(start, stop, cmocka_unit_test(a_message_that_moves_is_found),
               cmocka_unit_test(what_was_not_there_is_looked_for_in_the_next_look),
               cmocka_unit_test(parts_that_are_being_read_are_waited_for),
               cmocka_unit_test(a_part_that_moves_when_it_was_listed_is_found),
               cmocka_unit_test(what_leaves_a_part_when_it_was_listed_is_found),
               cmocka_unit_test(a_part_that_ends_is_not_waited_for),
-              cmocka_unit_test(harmed_rows_are_not_looked_for_for_ever))
+              cmocka_unit_test(harmed_rows_are_not_looked_for_for_ever),
+              cmocka_unit_test(parked_mail_is_not_missed_while_it_is_counted))

@@ -264,15 +264,16 @@ static void what_does_not_fit_stops_the_node_until_it_does(void **state)
     static const struct {
         const char *want, *commit, *standby, *system_id;
         int timeline;
-        bool no_fsync, recovery;
+        bool no_fsync, recovery, lacks;
     } cases[] = {
-        {"fsync is off", "on", "*", "77", 1, true, false},
-        {"no synchronous standby", "on", " ", "77", 1, false, false},
-        {"neither on nor", "local", "*", "77", 1, false, false},
-        {"is off", "off", "*", "77", 1, false, false},
-        {"is a standby", "on", "*", "77", 1, false, true},
-        {"old primary", "on", "*", "77", 2, false, false},
-        {"another database server", "on", "*", "78", 1, false, false},
+        {"fsync is off", "on", "*", "77", 1, true, false, false},
+        {"no synchronous standby", "on", " ", "77", 1, false, false, false},
+        {"neither on nor", "local", "*", "77", 1, false, false, false},
+        {"is off", "off", "*", "77", 1, false, false, false},
+        {"is a standby", "on", "*", "77", 1, false, true, false},
+        {"old primary", "on", "*", "77", 2, false, false, false},
+        {"another database server", "on", "*", "78", 1, false, false, false},
+        {"lacks changes of node", "on", " ", "77", 1, false, false, true},
     };
 
     (void)state;
@@ -288,8 +289,10 @@ static void what_does_not_fit_stops_the_node_until_it_does(void **state)
         w.db.settings.in_recovery = cases[i].recovery;
         w.db.settings.cluster_timeline = cases[i].timeline;
         w.db.settings.system_id = slice_string(cases[i].system_id);
+        w.db.settings.lacks_marker = cases[i].lacks;
         lapses = membership_lapses(w.nodes[0].m);
         world_run(&w, 2 * S);
+        assert_int_equal(membership_lacks(w.nodes[0].m), cases[i].lacks);
         if (strstr(membership_words(w.nodes[0].m), cases[i].want) == NULL) {
             fail_msg("want %s, got %s", cases[i].want, membership_words(w.nodes[0].m));
         }
@@ -325,7 +328,12 @@ static void an_old_primary_is_known_by_who_saw_the_new_one(void **state)
     run_until_shared(1, 256);
     w.db.settings.timeline = 3;
     world_run(&w, 2 * S);
+    assert_non_null(strstr(membership_words(w.nodes[0].m), "another timeline, 3"));
+    assert_true(membership_is_settling(w.nodes[0].m));
+    assert_true(mono_reached(membership_deadline(w.nodes[0].m), world_clock(&w, 0)));
+    world_run(&w, 3 * S);
     assert_int_equal(membership_health(w.nodes[0].m), MEMBERSHIP_FIT);
+    assert_false(membership_is_settling(w.nodes[0].m));
     w.db.settings.timeline = 1; /* and cluster.timeline is what it was, too */
     world_run(&w, 2 * S);
     assert_non_null(strstr(membership_words(w.nodes[0].m), "timeline is 1, another has had 3"));
@@ -345,16 +353,21 @@ static void other_tables_than_ours_are_refused(void **state)
     (void)state;
     world_start(&w, 0);
     run_until_shared(1, 256);
-    w.db.settings.format = 2;
+    w.db.settings.format = 2; /* the node stops in order, and stores the results until then */
     world_run(&w, 2 * S);
-    assert_int_equal(membership_health(w.nodes[0].m), MEMBERSHIP_UNWELCOME);
-    assert_non_null(strstr(membership_words(w.nodes[0].m), "format 2"));
-    w.db.settings.format = 1;
-    w.db.settings.partitions = 128;
+    assert_true(membership_is_outdated(w.nodes[0].m));
+    assert_int_equal(membership_health(w.nodes[0].m), MEMBERSHIP_FIT);
+    assert_false(mono_reached(membership_deadline(w.nodes[0].m), world_clock(&w, 0)));
     world_start(&w, 1);
     world_run(&w, 2 * S);
-    assert_non_null(strstr(membership_words(w.nodes[1].m), "128 partitions"));
-    assert_int_equal(membership_number(w.nodes[1].m), MEMBERSHIP_NOBODY);
+    assert_int_equal(membership_health(w.nodes[1].m), MEMBERSHIP_UNWELCOME);
+    assert_non_null(strstr(membership_words(w.nodes[1].m), "format 2"));
+    w.db.settings.format = 1;
+    w.db.settings.partitions = 128;
+    world_start(&w, 2);
+    world_run(&w, 2 * S);
+    assert_non_null(strstr(membership_words(w.nodes[2].m), "128 partitions"));
+    assert_int_equal(membership_number(w.nodes[2].m), MEMBERSHIP_NOBODY);
 }
 
 /* Answers as no database of ours would give them, straight into one machine. */
