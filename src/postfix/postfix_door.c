@@ -15,7 +15,7 @@ void postfix_keep_parameters(struct slice text)
 static char *url_of(const struct conf *conf)
 {
     (void)conf;
-    return NULL; /* its sockets are master's */
+    return NULL; /* master owns the sockets */
 }
 
 static bool is_optional(const struct conf *conf)
@@ -29,7 +29,8 @@ static bool add_files(struct bundle *b, struct buf *out)
     if (parameters.len == 0 || bundle_add(b, POSTFIX_PARAMETERS, parameters) == 0) {
         return true;
     }
-    (void)buf_add_string(out, POSTFIX_PARAMETERS ": no room is left for it\n"); /* sticky */
+    (void)buf_add_string(out, POSTFIX_PARAMETERS ": no room is left for it\n"); /* errors are
+                                                                                 * sticky */
     return false;
 }
 

@@ -1,5 +1,5 @@
 /*
- * The door to Postfix's world: all that the rooms know of it is registered here.
+ * The door to Postfix's world: registers everything that other rooms use of it.
  *
  *     dialect.h       the configuration that is made from Postfix's
  *     spool_engine.h  the spool in Postfix's queue directory
@@ -11,10 +11,12 @@
 
 #include "slice.h"
 
-/* For the program, first of all: before a role begins, or the parent. */
+/* Registers all of Postfix's parts. A program calls it first, before a role or the parent
+ * begins. */
 void postfix_open_door(void);
 
-/* Postfix's parameters, for the processes that the parent starts. Borrowed for good. */
+/* Sets Postfix's parameters for the processes that the parent starts. `text` must last as long as
+ * the program. */
 void postfix_keep_parameters(struct slice text);
 
 #endif

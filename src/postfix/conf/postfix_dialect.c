@@ -16,7 +16,7 @@ const char *conf_postfix_directory(const struct conf *conf)
 static const char *param_named(struct slice name)
 {
     (void)name;
-    return NULL; /* PARAM lines are another system's */
+    return NULL; /* PARAM lines belong to another system */
 }
 
 static bool begin(struct conf_private *inner, const char *directory, struct conf_problems *problems,
@@ -66,11 +66,26 @@ static void finish(struct conf *conf, struct conf_problems *problems)
     (void)problems;
 }
 
+/* Lists changed parameters that the engine has only read when the spool was opened. */
 static void put_delayed(const struct conf *old, const struct conf *new, struct buf *out)
 {
-    (void)old;
-    (void)new;
-    (void)out;
+    static const char *const delayed[] = {
+        "hash_queue_depth",
+        "hash_queue_names",
+        "qmgr_message_active_limit",
+        "qmgr_message_recipient_limit",
+        "qmgr_message_recipient_minimum",
+        "queue_run_delay",
+    };
+
+    if (!slice_starts(slice_string(old->spool), slice_string(prefix))) {
+        return;
+    }
+    for (size_t i = 0; i < sizeof delayed / sizeof delayed[0]; i++) {
+        if (conf_differs(old, new, delayed[i])) {
+            (void)buf_addf(out, "%s\n", delayed[i]); /* errors are sticky */
+        }
+    }
 }
 
 static const struct conf_dialect dialect = {
@@ -78,7 +93,8 @@ static const struct conf_dialect dialect = {
     .routes = true,
     .by_mailbox = true,
     .uses_services = true,
-    .made_path = "/var/lib/postfix/sluice/qmgr.conf", /* below the usual data_directory */
+    .new_first = true,
+    .made_path = "/var/lib/postfix/sluice/qmgr.conf", /* in the usual data_directory */
     .manual =
         ".Pp\n"
         "Where the spool is postfix:DIR, DIR being Postfix's queue directory, the daemon is\n"

@@ -1,23 +1,24 @@
 /*
- * Postfix's dialect of configuration (conf/dialect.h): what a spool `postfix:DIR`, Postfix's queue
- * directory, means for a configuration.
+ * Postfix's dialect of configuration (conf/dialect.h): how a spool `postfix:DIR`, Postfix's queue
+ * directory, changes a configuration.
  *
- * All transports are served by Postfix's agents, and where Postfix's trivial-rewrite says mail
- * goes. Built-in defaults are such that mail goes in the order of Postfix's own queue manager: no
- * classes, no shares, no memory of destinations, no jitter.
+ * Postfix's agents serve all transports, and Postfix's trivial-rewrite routes mail. Built-in
+ * defaults keep mail in the order of Postfix's own queue manager: no classes, no shares, no memory
+ * of destinations, no jitter.
  */
 #ifndef POSTFIX_POSTFIX_DIALECT_H
 #define POSTFIX_POSTFIX_DIALECT_H
 
 struct conf;
 
-/* Before the first configuration is loaded. */
+/* Registers the dialect; call it before the first configuration is loaded. */
 void postfix_dialect_register(void);
 
-/* The directory of a spool postfix:DIR; NULL for other spools. Borrowed from `conf`. */
+/* Returns the directory of a spool postfix:DIR, borrowed from `conf`; NULL for other spools. */
 const char *conf_postfix_directory(const struct conf *conf);
 
-/* The file of a configuration's bundle that has Postfix's parameters, as settings.h reads them. */
+/* Name of the file in a configuration's bundle with Postfix's parameters, in the form of
+ * settings.h. */
 #define POSTFIX_PARAMETERS "postfix.parameters"
 
 #endif

@@ -32,7 +32,8 @@ void settings_init(struct settings *s, struct slice text)
         if (at == line.len || name.len == 0) {
             continue;
         }
-        s->text[value.ptr + value.len - s->text] = '\0'; /* the line feed, or trailing blanks */
+        s->text[value.ptr + value.len - s->text] = '\0'; /* overwrites the line feed, or trailing
+                                                          * blanks */
         s->lines = mem_grow(s->lines, s->count, &size, sizeof *s->lines);
         s->lines[s->count++] = (struct settings_line){name, value};
     }
@@ -48,13 +49,13 @@ void settings_fini(struct settings *s)
     *s = (struct settings){0};
 }
 
-/* The last line of that name; NULL: there is none. */
+/* Returns the last line with that name, or NULL. */
 static const struct settings_line *find(const struct settings *s, const char *name)
 {
     struct slice wanted = slice_string(name);
     size_t from = 0, to = s->count;
 
-    while (from < to) { /* the first one behind it */
+    while (from < to) { /* finds the first line after that name */
         size_t middle = from + (to - from) / 2;
 
         if (slice_compare(s->lines[middle].name, wanted) <= 0) {

@@ -1,18 +1,19 @@
 /*
- * Deliveries over private/TRANSPORT. Each is a call: a connection for one request; a message with
- * VERP has a call with a connection per recipient, one after the other, since its sender differs.
+ * Deliveries over private/TRANSPORT. Each is a call: a connection for one request. A call for a
+ * message with VERP makes a connection per recipient, one after the other, since each has its own
+ * sender.
  *
  *   calls_deliver --connect, request--> hello --> reply --(more recipients of VERP)--> connect
  *                      |                 |          |  \
  *                   refused           no hello   no reply  \--> the delivery has ended
  *                      |                 |          |
- *                      +-----------------+          +--> those that the agent has not marked done
- *                                |                       are deferred
- *              the transport is left alone for transport_retry_time
+ *                      +-----------------+          +--> recipients that the agent has not marked
+ *                                |                       done are deferred
+ *              the transport is dead for transport_retry_time
  *
- * The request does not wait for the hello, so an agent has it as soon as it accepts, whatever this
- * process does then. An agent that accepts the connection of a manager that is gone does not come
- * to read it, as it can't send its hello.
+ * The request does not wait for the hello, so an agent has it as soon as it accepts, even if this
+ * process ends then. An agent that accepts the connection of a manager that has ended does not read
+ * the request, because it can't send its hello.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -34,8 +35,8 @@
 #define UNAVAILABLE  "4.3.0 mail transport unavailable"
 #define NO_REPLY     "4.3.0 unknown mail transport error"
 #define REASON_MAX   SCHED_REASON_MAX
-#define SENDER_MAX   ((size_t)1 << 20)  /* bytes of a sender with VERP */
-#define REQUEST_KEPT ((size_t)64 << 10) /* a larger one gives its memory back */
+#define SENDER_MAX   ((size_t)1 << 20)  /* limit in bytes of a sender with VERP */
+#define REQUEST_KEPT ((size_t)64 << 10) /* limit in bytes of the buffer that is kept */
 
 struct call {
     TAILQ_ENTRY(call) all;
@@ -43,9 +44,10 @@ struct call {
     uint64_t entry;
     struct service_link *link;
     bool greeted;
-    size_t asked, answered; /* recipients that a request was sent for, that were answered */
-    bool deferred;          /* some recipient is to be tried again */
-    char *reason;           /* owned: "4.4.1 why the site is bad", or NULL */
+    size_t asked, answered; /* number of recipients in requests that were sent, and of those that
+                             * have replies */
+    bool deferred;          /* some recipient must be tried again */
+    char *reason;           /* owned; "4.4.1 why the site is bad", or NULL */
     char path[SERVICE_PATH_MAX];
 };
 
@@ -60,7 +62,7 @@ unsigned manager_trace_flags(const struct manager *mg, const struct queue_file_e
 
 static unsigned request_flags(const struct manager *mg, const struct queue_file_envelope *e)
 {
-    bool marks = e->text[QUEUE_FILE_INSPECTOR].len == 0;
+    bool marks = queue_file_text(e, QUEUE_FILE_INSPECTOR).len == 0;
 
     return DELIVERY_BOUNCE | (marks ? DELIVERY_MARK_DONE : 0) | manager_trace_flags(mg, e);
 }
@@ -69,27 +71,28 @@ struct delivery_request manager_request(const struct manager *mg, const struct p
 {
     const struct queue_file_envelope *e = m->envelope;
 
-    return (struct delivery_request){.flags = request_flags(mg, e),
-                                     .queue_id = m->queue_id,
-                                     .data_offset = e->data_offset,
-                                     .content_length = e->content_length,
-                                     .encoding = e->text[QUEUE_FILE_ENCODING],
-                                     .sendopts = e->sendopts,
-                                     .sender = e->text[QUEUE_FILE_SENDER],
-                                     .envelope_id = e->text[QUEUE_FILE_ENVELOPE_ID],
-                                     .ret_flags = e->ret_flags,
-                                     .arrived = e->arrived,
-                                     .activated = m->activated,
-                                     .client_name = e->text[QUEUE_FILE_CLIENT_NAME],
-                                     .client_address = e->text[QUEUE_FILE_CLIENT_ADDRESS],
-                                     .client_port = e->text[QUEUE_FILE_CLIENT_PORT],
-                                     .protocol_name = e->text[QUEUE_FILE_PROTOCOL_NAME],
-                                     .helo_name = e->text[QUEUE_FILE_HELO_NAME],
-                                     .sasl_method = e->text[QUEUE_FILE_SASL_METHOD],
-                                     .sasl_username = e->text[QUEUE_FILE_SASL_USERNAME],
-                                     .sasl_sender = e->text[QUEUE_FILE_SASL_SENDER],
-                                     .log_ident = e->text[QUEUE_FILE_LOG_IDENT],
-                                     .rewrite_context = e->text[QUEUE_FILE_REWRITE_CONTEXT]};
+    return (struct delivery_request){
+        .flags = request_flags(mg, e),
+        .queue_id = m->queue_id,
+        .data_offset = e->data_offset,
+        .content_length = e->content_length,
+        .encoding = queue_file_text(e, QUEUE_FILE_ENCODING),
+        .sendopts = e->sendopts,
+        .sender = queue_file_text(e, QUEUE_FILE_SENDER),
+        .envelope_id = queue_file_text(e, QUEUE_FILE_ENVELOPE_ID),
+        .ret_flags = e->ret_flags,
+        .arrived = e->arrived,
+        .activated = m->activated,
+        .client_name = queue_file_text(e, QUEUE_FILE_CLIENT_NAME),
+        .client_address = queue_file_text(e, QUEUE_FILE_CLIENT_ADDRESS),
+        .client_port = queue_file_text(e, QUEUE_FILE_CLIENT_PORT),
+        .protocol_name = queue_file_text(e, QUEUE_FILE_PROTOCOL_NAME),
+        .helo_name = queue_file_text(e, QUEUE_FILE_HELO_NAME),
+        .sasl_method = queue_file_text(e, QUEUE_FILE_SASL_METHOD),
+        .sasl_username = queue_file_text(e, QUEUE_FILE_SASL_USERNAME),
+        .sasl_sender = queue_file_text(e, QUEUE_FILE_SASL_SENDER),
+        .log_ident = queue_file_text(e, QUEUE_FILE_LOG_IDENT),
+        .rewrite_context = queue_file_text(e, QUEUE_FILE_REWRITE_CONTEXT)};
 }
 
 struct delivery_request_rcpt manager_request_rcpt(const struct postfix_rcpt *r)
@@ -101,12 +104,13 @@ struct delivery_request_rcpt manager_request_rcpt(const struct postfix_rcpt *r)
                                           .notify = r->notify};
 }
 
-/* Its two delimiters where each recipient gets a sender of its own, else empty. */
+/* Returns the message's two VERP delimiters if each recipient gets its own sender, else an empty
+ * text. */
 static struct slice verp_of(const struct manager *mg, const struct queue_file_envelope *e)
 {
-    struct slice delimiters = e->text[QUEUE_FILE_VERP], allowed;
+    struct slice delimiters = queue_file_text(e, QUEUE_FILE_VERP), allowed;
 
-    if (delimiters.len != 2 || e->text[QUEUE_FILE_SENDER].len == 0) {
+    if (delimiters.len != 2 || queue_file_text(e, QUEUE_FILE_SENDER).len == 0) {
         return SLICE("");
     }
     allowed = settings_has(&mg->settings, "verp_delimiter_filter")
@@ -128,52 +132,50 @@ static bool needs_smtputf8(struct slice address)
     return !ascii && address_utf8_valid(address);
 }
 
-/* Append the request for the recipients from c->answered on, `count` of them. False: the engine
- * does not know them any more. */
+/* Appends the request for the `count` recipients from c->answered on. Returns false if the engine
+ * no longer has them. */
 static bool put_request(const struct call *c, const struct delivery *d, size_t count,
                         struct buf *out)
 {
     struct manager *mg = c->mg;
     struct spool *sp = mg->q->spool;
     const struct postfix_message *m = postfix_message(sp, d->msg->id);
-    const struct postfix_rcpt *first = postfix_rcpt(sp, d->msg->id, d->rcpts[c->answered]);
+    struct postfix_rcpt first, r;
     struct delivery_request request;
     struct buf verp_sender;
     struct slice verp;
     bool has_utf8 = false;
 
-    if (m == NULL || first == NULL) {
+    if (m == NULL || !postfix_rcpt(sp, d->msg->id, d->rcpts[c->answered], &first)) {
         return false;
     }
     buf_init(&verp_sender, SENDER_MAX);
     request = manager_request(mg, m);
     verp = verp_of(mg, m->envelope);
-    request.nexthop = first->nexthop;
+    request.nexthop = first.nexthop;
     request.rcpt_count = (uint32_t)count;
     request.flags |= (d->cache_load ? DELIVERY_CACHED : 0) | (d->cache_store ? DELIVERY_KEEP : 0);
     for (size_t i = 0; i < count; i++) {
-        const struct postfix_rcpt *r = postfix_rcpt(sp, d->msg->id, d->rcpts[c->answered + i]);
-
-        has_utf8 = has_utf8 || (r != NULL && needs_smtputf8(r->recipient));
+        has_utf8 = has_utf8 || (postfix_rcpt(sp, d->msg->id, d->rcpts[c->answered + i], &r) &&
+                                needs_smtputf8(r.recipient));
     }
     if (has_utf8 && settings_is(&mg->settings, "smtputf8_enable", true)) {
         request.sendopts |= verp.len > 0 ? 12 : 8;
     }
     if (verp.len > 0) {
         delivery_put_verp_sender(&verp_sender, request.sender, verp,
-                                 first->original.len > 0 ? first->original : first->recipient);
+                                 first.original.len > 0 ? first.original : first.recipient);
         request.sender = buf_slice(&verp_sender);
     }
     delivery_request_put(out, &request, &mg->release);
     for (size_t i = 0; i < count; i++) {
-        const struct postfix_rcpt *r = postfix_rcpt(sp, d->msg->id, d->rcpts[c->answered + i]);
         struct delivery_request_rcpt rcpt;
 
-        if (r == NULL) {
+        if (!postfix_rcpt(sp, d->msg->id, d->rcpts[c->answered + i], &r)) {
             buf_fini(&verp_sender);
             return false;
         }
-        rcpt = manager_request_rcpt(r);
+        rcpt = manager_request_rcpt(&r);
         delivery_request_put_rcpt(out, &rcpt);
     }
     buf_fini(&verp_sender);
@@ -190,8 +192,8 @@ static void call_free(struct call *c)
     mem_free(c);
 }
 
-/* The delivery has ended: what the agent has marked done is done. `record`: what is not is recorded
- * with this text, as no agent has done it; NULL: one has. */
+/* Ends the delivery: recipients that the agent has marked are done. If no agent has tried the
+ * others, `record` is the text to record for them; else it is NULL. */
 static void finish(struct call *c, enum wire_outcome outcome, const char *record)
 {
     struct queue *q = c->mg->q;
@@ -204,7 +206,8 @@ static void finish(struct call *c, enum wire_outcome outcome, const char *record
     struct outcomes outcomes = {.logs = {{.was_read = false}}};
 
     CHECK(d != NULL);
-    result.transmit_us = clock_mono().us - d->handed.us; /* the agent knows what was set-up */
+    result.transmit_us = clock_mono().us - d->handed.us; /* only the agent could measure the
+                                                          * set-up */
     verdicts = mem_array(d->rcpt_count, sizeof *verdicts);
     left = mem_array(d->rcpt_count, sizeof *left);
     result.reason = c->reason != NULL ? slice_string(c->reason) : slice_of("", 0);
@@ -222,7 +225,8 @@ static void finish(struct call *c, enum wire_outcome outcome, const char *record
         if (!done) {
             left[left_count++] = d->rcpts[i];
         }
-        if (done && q->journal.on) { /* else which of them have failed is not told */
+        if (done && q->journal.on) { /* without a journal the failed recipients need not be
+                                      * identified */
             outcomes_done(&outcomes, c->mg, d->msg->id, &verdicts[i]);
         } else if (!done && record == NULL) {
             outcomes_deferred(&outcomes, c->mg, d->msg->id, &verdicts[i]);
@@ -240,7 +244,7 @@ static void finish(struct call *c, enum wire_outcome outcome, const char *record
     call_free(c);
 }
 
-/* No agent can be had. */
+/* Ends the call when no agent can be reached. */
 static void transport_failed(struct call *c)
 {
     struct queue *q = c->mg->q;
@@ -266,9 +270,10 @@ static void keep_reason(struct call *c, const struct delivery_reply *reply)
     buf_fini(&text);
 }
 
-/* An agent has the message's file open until we close its connection. So the file is removed before
- * that, and its blocks are freed by the agent, where the disk keeps no other mail waiting. The next
- * delivery is handed out even before, and finds the agent at its next accept. */
+/* Ends the delivery after the agent's last reply. The agent keeps the message's file open until its
+ * connection is closed. So the file is removed before that, and its blocks are freed by the agent,
+ * where the disk delays no other mail. The next delivery is handed out even before, and waits for
+ * the agent's next accept. */
 static void ended(struct call *c)
 {
     struct queue *q = c->mg->q;
@@ -281,7 +286,7 @@ static void ended(struct call *c)
                              : OUTCOME_CRASH,
            NULL);
     queue_decide(q);
-    if (!q->journal.on) { /* events are stored once a turn */
+    if (!q->journal.on) { /* with a journal the events are stored once per turn */
         batch_commit(q);
     }
     service_link_free(link);
@@ -314,7 +319,7 @@ static void send_request(struct call *c, const struct delivery *d)
     }
     buf_clear(request);
     if (!put_request(c, d, count, request)) {
-        finish(c, OUTCOME_CRASH, NULL); /* it is gone; there is nothing to record */
+        finish(c, OUTCOME_CRASH, NULL); /* the message is gone, so there is nothing to record */
         return;
     }
     c->asked = c->answered + count;
@@ -394,7 +399,8 @@ void calls_deliver(void *state, struct delivery *d)
     c->mg = mg;
     c->entry = d->entry;
     (void)snprintf(c->path, sizeof c->path, "private/%s",
-                   transport_name(&mg->q->transports, d->transport)); /* cut: no such service */
+                   transport_name(&mg->q->transports, d->transport)); /* a name that is cut has no
+                                                                       * service */
     TAILQ_INSERT_TAIL(&mg->calls, c, all);
     begin(c, d);
 }

@@ -1,15 +1,15 @@
 /*
- * The end of a pass: which of Postfix's services are asked, and in which order. bounce(8) reads the
- * message's file in active/, so the file keeps its place until all have answered.
+ * The end of a pass: which of Postfix's services are called, and in which order. bounce(8) reads
+ * the message's file in active/, so the file stays there until all have answered.
  *
- *   BOUNCE   a bounce log is there: bounce(8) reports it to the sender
+ *   BOUNCE   a bounce log exists: bounce(8) sends the bounce
  *   USABLE   deferred: has an agent marked the file as corrupt?
- *   UNREAD   recipients that the disk has kept from us: deferred, whatever else is due
- *   TRACE    a report of deliveries was asked for: bounce(8) as `trace` sends it
- *   LATE     deferred: given up for its age, or a delay warning is due: bounce(8) as `defer`
+ *   UNREAD   recipients could not be read from the disk: deferred, whatever else is due
+ *   TRACE    a report of deliveries was requested: bounce(8) as `trace` sends it
+ *   LATE     deferred: expired, or a delay notice is due: bounce(8) as `defer`
  *   PLACE    removed, or deferred
  *
- * A report that fails is tried again with the message: it is deferred then.
+ * If a report fails, the message is deferred, and the report is tried again with it.
  */
 #include <errno.h>
 #include <string.h>
@@ -34,7 +34,7 @@ struct conclusion {
     bool deferred;
     struct wall due;
     enum conclusion_step step;
-    struct service_link *link; /* a service is asked, at `step` */
+    struct service_link *link; /* connection to the service of `step` */
     bool greeted;
     enum notice_command asked;
 };
@@ -66,17 +66,17 @@ static void answered(struct conclusion *c, bool ok)
         break;
     case STEP_TRACE:
         if (ok && m != NULL && m->envelope->trace_flags == QUEUE_FILE_TRACE_RECORD) {
-            (void)postfix_pass_traced(sp, c->id); /* if not, it is reported once more */
+            (void)postfix_pass_traced(sp, c->id); /* if this fails, the report is sent again */
         }
         c->step = STEP_LATE;
         break;
     case STEP_LATE:
         if (c->asked == NOTICE_WARN) {
             if (ok) {
-                (void)postfix_pass_warned(sp, c->id); /* if not, it is warned of once more */
+                (void)postfix_pass_warned(sp, c->id); /* if this fails, the notice is sent again */
             }
         } else {
-            c->deferred = !ok; /* it was given up, and its recipients marked */
+            c->deferred = !ok; /* the message has expired, and its recipients are marked */
         }
         c->step = STEP_PLACE;
         break;
@@ -111,13 +111,14 @@ static void closed(void *arg, int error)
 
 static const struct service_link_owner owner = {.heard = heard, .closed = closed};
 
-/* Reports of failure may be one for each recipient. */
+/* Sets VERP if each recipient needs a bounce of its own. */
 static void choose_verp(const struct conclusion *c, const struct queue_file_envelope *e,
                         struct notice *n)
 {
-    struct slice verp = e->text[QUEUE_FILE_VERP];
+    struct slice verp = queue_file_text(e, QUEUE_FILE_VERP);
 
-    if (n->command == NOTICE_FLUSH && verp.len == 2 && e->text[QUEUE_FILE_SENDER].len > 0 &&
+    if (n->command == NOTICE_FLUSH && verp.len == 2 &&
+        queue_file_text(e, QUEUE_FILE_SENDER).len > 0 &&
         !settings_is(&c->mg->settings, "disable_verp_bounces", false)) {
         n->command = NOTICE_VERP;
         n->verp_delimiters = verp;
@@ -132,10 +133,10 @@ static void ask(struct conclusion *c, const struct postfix_message *m, const cha
     struct notice n = {.command = command,
                        .flags = flags,
                        .queue_id = m->queue_id,
-                       .encoding = e->text[QUEUE_FILE_ENCODING],
+                       .encoding = queue_file_text(e, QUEUE_FILE_ENCODING),
                        .sendopts = e->sendopts,
-                       .sender = e->text[QUEUE_FILE_SENDER],
-                       .envelope_id = e->text[QUEUE_FILE_ENVELOPE_ID],
+                       .sender = queue_file_text(e, QUEUE_FILE_SENDER),
+                       .envelope_id = queue_file_text(e, QUEUE_FILE_ENVELOPE_ID),
                        .ret_flags = e->ret_flags};
     char path[SERVICE_PATH_MAX];
     struct buf request;
@@ -154,7 +155,7 @@ static void ask(struct conclusion *c, const struct postfix_message *m, const cha
     service_link_patience(c->link, mg->q->conf->qmgr_daemon_timeout_us);
     buf_init(&request, REQUEST_MAX);
     notice_put(&request, &n, &mg->release);
-    CHECK(!request.failed); /* a few records of a queue file */
+    CHECK(!request.failed); /* a request has only a few records of a queue file */
     service_link_send(c->link, buf_slice(&request));
     buf_fini(&request);
 }
@@ -165,14 +166,14 @@ static int64_t lifetime_us(const struct conf *conf, const struct queue_file_enve
 {
     int64_t most = conf->maximal_queue_lifetime_us;
 
-    return e->text[QUEUE_FILE_SENDER].len > 0 || conf->bounce_queue_lifetime_us > most
+    return queue_file_text(e, QUEUE_FILE_SENDER).len > 0 || conf->bounce_queue_lifetime_us > most
                ? most
                : conf->bounce_queue_lifetime_us;
 }
 
 static void log_expiry(const struct postfix_message *m)
 {
-    struct slice sender = m->envelope->text[QUEUE_FILE_SENDER];
+    struct slice sender = queue_file_text(m->envelope, QUEUE_FILE_SENDER);
     struct buf from;
 
     buf_init(&from, ATTRIBUTES_LIST_MAX);
@@ -183,7 +184,8 @@ static void log_expiry(const struct postfix_message *m)
     buf_fini(&from);
 }
 
-/* Given up, or told of its delay. False: neither. */
+/* Requests a bounce if the message has expired, or a delay notice if one is due. Returns false if
+ * neither. */
 static bool is_late(struct conclusion *c, const struct postfix_message *m)
 {
     const struct queue_file_envelope *e = m->envelope;
@@ -209,18 +211,19 @@ static bool is_traced(const struct manager *mg, const struct queue_file_envelope
            (e->size_flags & QUEUE_FILE_SIZE_SUCCESS) != 0;
 }
 
-/* It is over: the engine moves the file. */
+/* Ends the conclusion: the engine moves the file. */
 static void place(struct conclusion *c, enum postfix_place where)
 {
     struct manager *mg = c->mg;
     struct msg_id id = c->id;
     struct wall due = c->due;
 
-    manager_forget(mg, id); /* with the conclusion */
+    manager_forget(mg, id); /* frees the conclusion, too */
     postfix_concluded(mg->q->spool, id, where, due);
 }
 
-/* From `step` on until a service is asked, or the end. Nothing may follow a call of this. */
+/* Runs the steps from `step` on, until a service is called, or to the end. The conclusion may be
+ * freed on return. */
 static void run(struct conclusion *c)
 {
     struct spool *sp = c->mg->q->spool;
@@ -297,7 +300,7 @@ void conclusion_go_on(struct conclusion *c)
     struct manager_message *m = manager_message(c->mg, c->id);
 
     if (told != NULL && manager_is_probe(told->envelope) && m->undone == 0) {
-        c->deferred = false; /* what is known of its recipients has been told */
+        c->deferred = false; /* a probe's results were already reported */
     }
     m->undone = 0;
     run(c);

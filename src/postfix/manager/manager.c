@@ -21,7 +21,7 @@
 #include "postfix_dialect.h"
 #include "status.h"
 
-#define REQUEST_MAX ((size_t)64 << 20) /* with as many recipients as there can be in one */
+#define REQUEST_MAX ((size_t)64 << 20) /* room for all recipients of a request */
 
 /* ---- messages ---- */
 
@@ -67,7 +67,7 @@ void manager_record_ended(struct manager *mg, struct msg_id id)
     if (m->records == 0 && m->conclusion != NULL) {
         conclusion_go_on(m->conclusion);
     } else if (m->records == 0 && postfix_message(mg->q->spool, id) == NULL) {
-        manager_forget(mg, id); /* it was removed meanwhile */
+        manager_forget(mg, id); /* the message was removed meanwhile */
     }
 }
 
@@ -87,7 +87,8 @@ void manager_service_path(const struct manager *mg, const char *parameter, const
     if (name.len == 0) {
         name = slice_string(preset);
     }
-    (void)snprintf(room, SERVICE_PATH_MAX, "private/%.*s", SLICE_ARGS(name)); /* cut: not there */
+    (void)snprintf(room, SERVICE_PATH_MAX, "private/%.*s", SLICE_ARGS(name)); /* a path that is cut
+                                                                               * does not exist */
 }
 
 bool manager_is_probe(const struct queue_file_envelope *e)
@@ -130,7 +131,7 @@ static void triggered(void *arg, unsigned scans)
 static void begin_with_master(struct manager *mg)
 {
     struct master_link_plan plan = {.base = mg->q->role->base,
-                                    .pid = getppid(), /* the one that master knows */
+                                    .pid = getppid(), /* the process that master knows */
                                     .generation = master_generation(getenv("GENERATION")),
                                     .triggered = triggered,
                                     .arg = mg};
@@ -138,22 +139,22 @@ static void begin_with_master(struct manager *mg)
     if (settings_time_us(&mg->settings, "in_flow_delay", US_PER_S, 's') > 0) {
         plan.tokens = (unsigned)settings_number(&mg->settings, "default_process_limit", 100, 10000);
     }
-    /* One that kills the process above us kills the queue manager: another may begin at once. */
+    /* If the process above is killed, this one must end, too: master may start another at once. */
     CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
     mg->master = master_link_new(&plan);
 }
 
 /* ---- classes of mail ---- */
 
-/* The header may name the class where the sender is one of ours: it was submitted here, or after a
- * login. */
+/* Finds the class of a message. Its header may name the class only if the sender is a local user:
+ * the message was submitted here, or after a login. */
 static void classify_mail(void *context, const struct queue_file_envelope *e, struct slice content,
                           char room[CLASS_NAME_MAX], struct slice *ret_name,
                           enum class_source *ret_source)
 {
     const struct manager *mg = context;
-    bool may_name =
-        e->text[QUEUE_FILE_CLIENT_ADDRESS].len == 0 || e->text[QUEUE_FILE_SASL_USERNAME].len > 0;
+    bool may_name = queue_file_text(e, QUEUE_FILE_CLIENT_ADDRESS).len == 0 ||
+                    queue_file_text(e, QUEUE_FILE_SASL_USERNAME).len > 0;
     char given_room[CLASS_NAME_MAX];
     struct classify c = {0};
     struct classified class;
@@ -161,7 +162,7 @@ static void classify_mail(void *context, const struct queue_file_envelope *e, st
     classify_begin(&c, mg->q->conf);
     classify_feed(&c, content);
     class = classify_end(&c, mg->q->conf, may_name, SLICE(""), NULL, "queue", given_room);
-    class = class_decide(mg->q->conf, class, e->text[QUEUE_FILE_SENDER], room);
+    class = class_decide(mg->q->conf, class, queue_file_text(e, QUEUE_FILE_SENDER), room);
     if (class.name.len > 0 && class.name.ptr != room) {
         memmove(room, class.name.ptr, class.name.len);
     }
@@ -230,7 +231,7 @@ static void end(void *state)
     mem_free(mg);
 }
 
-/* What waits for a destination or transport that is dead. */
+/* Records mail for a destination or transport that is dead. */
 static void deferred(void *state, const struct sched_action *action)
 {
     struct manager *mg = state;

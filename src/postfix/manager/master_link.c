@@ -29,7 +29,8 @@ struct master_link {
     struct event *listener;
     TAILQ_HEAD(, client) clients;
     unsigned client_count;
-    bool is_used; /* master was told of a client: a process that ends without that throttles us */
+    bool is_used; /* a client was reported to master, which throttles a service whose process ends
+                   * without one */
 };
 
 unsigned master_trigger_scans(struct slice letters)
@@ -92,11 +93,11 @@ static void tell(const struct master_link *link, bool available)
     } message = {(int)link->plan.pid, link->plan.generation, available};
 
     _Static_assert(sizeof message == 12, "as master reads it");
-    (void)write_message(&message, sizeof message); /* master is gone: is_current finds out */
+    (void)write_message(&message, sizeof message); /* if master is gone, is_current detects it */
 }
 
-/* Does master still want this process? At a reload it closes the channel and then sends a trigger,
- * which is for the next process: one that is accepted here would start none. */
+/* Does master still use this process? At a reload master closes the channel and then sends a
+ * trigger for the next process; if this one accepted it, no process would be started. */
 static bool is_current(void)
 {
     char byte;
@@ -119,11 +120,11 @@ static void client_free(struct client *c)
     TAILQ_REMOVE(&link->clients, c, all);
     link->client_count--;
     event_free(c->event);
-    (void)close(c->fd); /* that is what it waits for */
+    (void)close(c->fd); /* a client waits for the close */
     mem_free(c);
 }
 
-/* False: it has not said anything yet. */
+/* Reads a client's letters; false if it has not written yet. */
 static bool hear(const struct master_link *link, int fd)
 {
     char letters[TRIGGER_MAX];
@@ -184,12 +185,13 @@ static void on_listener(evutil_socket_t listener, short what, void *arg)
             return;
         }
         if (link->is_used && hear(link, fd)) {
-            (void)close(fd); /* what it waits for; master need not hear of so short a time */
+            (void)close(fd); /* a client waits for the close; master need not be notified of so
+                              * short a time */
         } else {
             client_new(link, fd);
         }
     }
-    CHECK(event_del(link->listener) == 0); /* until one of them is gone, or for good */
+    CHECK(event_del(link->listener) == 0); /* until a client is gone, or for good */
 }
 
 /* ---- in-flow control ---- */
@@ -202,7 +204,7 @@ static void write_tokens(size_t count)
         size_t some = count < sizeof zeros ? count : sizeof zeros;
 
         if (write(MASTER_FLOW_WRITE, zeros, some) <= 0) {
-            return; /* it is full, which is more than enough */
+            return; /* the pipe is full, which is enough */
         }
         count -= some;
     }
@@ -216,7 +218,7 @@ static void read_tokens(size_t count)
         ssize_t got = read(MASTER_FLOW_READ, bytes, count < sizeof bytes ? count : sizeof bytes);
 
         if (got <= 0) {
-            return; /* cleanup was faster */
+            return; /* cleanup(8) has read them first */
         }
         count -= (size_t)got;
     }
@@ -253,7 +255,8 @@ struct master_link *master_link_new(const struct master_link_plan *plan)
         link->plan.tokens = TOKENS_MAX;
     }
     TAILQ_INIT(&link->clients);
-    /* Level-triggered: it was in use before us, and may be again after. */
+    /* Level-triggered, because other processes may have used the socket before and may use it after
+     * this one. */
     link->listener = event_new(plan->base, MASTER_LISTEN, EV_READ | EV_PERSIST, on_listener, link);
     CHECK(link->listener != NULL);
     accept_more(link);

@@ -1,6 +1,6 @@
 /*
- * What Postfix's services are told of a recipient that no agent has dealt with: a line of the log,
- * and then, one after the other,
+ * Reports a recipient that no agent has tried: logs a line, and then calls Postfix's services, one
+ * after the other:
  *
  *                           deferred             discarded (an undeliverable double bounce)
  *     address verification  verify: deferred     verify: fine
@@ -8,8 +8,8 @@
  *     sendmail -v           defer, trace         trace: delivered
  *     other mail            defer                -
  *
- * and flush(8) where mail for the site may be asked for (ETRN), if it is deferred. One that can't
- * be reached or refuses is told of in our log; the others are asked all the same.
+ * A deferred recipient is also reported to flush(8) if mail for its site may be requested by ETRN.
+ * A service that can't be reached or refuses is logged; the others are called nevertheless.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@
 struct notification_request {
     char path[SERVICE_PATH_MAX];
     const char *hello, *word;
-    bool is_needed; /* the notification has failed if this has */
+    bool is_needed; /* if this request fails, the notification has failed */
     struct buf bytes;
 };
 
@@ -124,7 +124,7 @@ static void go_on(struct notification *n)
 
 /* ---- requests ---- */
 
-/* The next request, to private/`preset` if the parameter names no other service. */
+/* Adds a request to private/`preset`, or to the service that the parameter names. */
 static struct notification_request *add(struct notification *n, const char *parameter,
                                         const char *preset, const char *hello)
 {
@@ -161,8 +161,8 @@ static void add_flush(struct notification *n, const struct notification_plan *pl
     size_t at = slice_find_last(recipient, '@');
 
     (void)snprintf(r->path, sizeof r->path, "public/%.*s", (int)(name.len > 0 ? name.len : 5),
-                   name.len > 0 ? name.ptr : "flush"); /* cut: not there */
-    r->is_needed = false; /* it refuses what is not in fast_flush_domains */
+                   name.len > 0 ? name.ptr : "flush"); /* a path that is cut does not exist */
+    r->is_needed = false; /* flush(8) refuses sites that are not in fast_flush_domains */
     notice_put_flush_add(&r->bytes, slice_skip(recipient, at < recipient.len ? at + 1 : at),
                          plan->message->queue_id);
 }
@@ -223,7 +223,7 @@ void notifications_add(struct manager *mg, struct msg_id id, const struct notifi
         add_requests(n, plan);
     }
     for (size_t i = 0; i < n->count; i++) {
-        CHECK(!n->requests[i].bytes.failed); /* a few records of a queue file */
+        CHECK(!n->requests[i].bytes.failed); /* a request has only a few records of a queue file */
     }
     go_on(n);
 }

@@ -31,17 +31,18 @@ static void read_entries(struct outcomes *o, struct manager *mg, struct msg_id i
     }
 }
 
-/* The last entry about the recipient, as the newest ones are those of this delivery. */
+/* Finds the last entry about the recipient, as the newest ones are those of this delivery. */
 static const struct status_log_entry *find(struct outcomes *o, struct manager *mg, struct msg_id id,
                                            enum postfix_log which, uint32_t n)
 {
-    const struct postfix_rcpt *r = postfix_rcpt(mg->q->spool, id, n);
+    struct postfix_rcpt r;
+    bool has_rcpt = postfix_rcpt(mg->q->spool, id, n, &r);
 
     if (!o->logs[which].was_read) {
         read_entries(o, mg, id, which);
     }
-    for (size_t i = o->logs[which].count; r != NULL && i-- > 0;) {
-        if (o->logs[which].entries[i].offset == r->offset) {
+    for (size_t i = o->logs[which].count; has_rcpt && i-- > 0;) {
+        if (o->logs[which].entries[i].offset == r.offset) {
             return &o->logs[which].entries[i];
         }
     }
@@ -56,14 +57,14 @@ static void take(struct wire_verdict *v, const struct status_log_entry *e)
     v->relay = e->mta_mname;
 }
 
-/* Do agents have bounce(8) note deliveries to it? */
+/* Do agents report deliveries to this recipient to bounce(8)? */
 static bool is_traced(const struct manager *mg, struct msg_id id, uint32_t n)
 {
     const struct postfix_message *m = postfix_message(mg->q->spool, id);
-    const struct postfix_rcpt *r = postfix_rcpt(mg->q->spool, id, n);
+    struct postfix_rcpt r;
 
-    return m != NULL && r != NULL &&
-           ((r->notify & NOTIFY_SUCCESS) != 0 ||
+    return m != NULL && postfix_rcpt(mg->q->spool, id, n, &r) &&
+           ((r.notify & NOTIFY_SUCCESS) != 0 ||
             (m->envelope->trace_flags & QUEUE_FILE_TRACE_RECORD) != 0);
 }
 
@@ -78,7 +79,7 @@ void outcomes_done(struct outcomes *o, struct manager *mg, struct msg_id id, str
         }
     } else if (e != NULL) {
         v->kind = VERDICT_BOUNCED;
-        v->report = WIRE_REPORT_NONE; /* bounce(8) makes it */
+        v->report = WIRE_REPORT_NONE; /* bounce(8) sends the bounce */
         take(v, e);
     }
 }

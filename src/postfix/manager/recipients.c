@@ -1,5 +1,5 @@
 /*
- * Where recipients go: the engine asks for each, the resolver and routing.h know.
+ * Routes of recipients: the engine requests each; the resolver and routing.h find them.
  */
 #include "check.h"
 #include "log.h"
@@ -45,23 +45,23 @@ void recipients_ask(void *context, struct msg_id id, const struct queue_file_env
 static void discard_told(struct manager *mg, struct msg_id id, void *arg, bool ok)
 {
     (void)arg;
-    (void)ok; /* a service that did not take it was told of in the log */
+    (void)ok; /* a service that failed was already logged */
     manager_record_ended(mg, id);
 }
 
-/* An undeliverable double bounce; the engine marks it. */
+/* Reports an undeliverable double bounce that is discarded; the engine marks it done. */
 static void tell_discarded(struct manager *mg, const struct postfix_message *m, struct msg_id id,
                            uint32_t n, struct slice recipient)
 {
-    const struct postfix_rcpt *rcpt = postfix_rcpt(mg->q->spool, id, n);
+    struct postfix_rcpt rcpt;
     struct notification_plan plan = {.message = m,
                                      .status = SLICE("2.0.0"),
                                      .reason =
                                          SLICE("undeliverable postmaster notification discarded"),
                                      .done = discard_told};
 
-    if (rcpt != NULL) {
-        plan.rcpt = manager_request_rcpt(rcpt);
+    if (postfix_rcpt(mg->q->spool, id, n, &rcpt)) {
+        plan.rcpt = manager_request_rcpt(&rcpt);
     }
     plan.rcpt.recipient = recipient;
     manager_message(mg, id)->records++;
@@ -76,7 +76,7 @@ static void answered(void *arg, struct msg_id id, uint32_t n, const struct rewri
     struct postfix_route route;
 
     if (known == NULL) {
-        return; /* its file has gone meanwhile */
+        return; /* its file is gone */
     }
     m = routing_message_of(mg, id, known->envelope);
     routing_end(&mg->routing, &m, answer, &route);
@@ -86,7 +86,7 @@ static void answered(void *arg, struct msg_id id, uint32_t n, const struct rewri
     postfix_routed(mg->q->spool, id, n, &route);
 }
 
-/* Does nothing that is configured tell apart two mailboxes of a domain? */
+/* Do all mailboxes of a domain have the same route under these settings? */
 static bool mailboxes_are_alike(const struct settings *s)
 {
     return settings_get(s, "transport_maps").len == 0 &&

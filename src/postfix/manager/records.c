@@ -1,16 +1,16 @@
 /*
- * Recipients that are deferred without an agent's attempt: their destination or transport is dead,
- * or no agent was left to say something of them. The service `retry` logs them and writes the defer
- * log, as for any delivery; where it can't be had, the lines are ours and so is what the services
- * are told (notifications.c).
+ * Recipients that are deferred without an agent's attempt, because their destination or transport
+ * is dead, or because an agent has ended without a result. The service `retry` logs them and writes
+ * the defer log, as for any delivery. If it can't be reached, this process writes the log lines and
+ * calls the services (notifications.c).
  *
  *     records_add --> waits --> private/retry --reply--> done
  *                                    |
  *                          refused, no reply --> notifications, one recipient after the other
  *
- * Each ends in a deferral, but that of a probe: how it went is all that was asked. A message's pass
- * is concluded when none of its records is under way, and its recipients stay in memory until
- * theirs has ended.
+ * Each recipient is deferred, except that of a probe, which only needs its result. A message's pass
+ * is concluded when none of its records is active. Recipients stay in memory until their record has
+ * ended.
  */
 #include <string.h>
 
@@ -21,9 +21,9 @@
 #include "service_link.h"
 #include "status.h"
 
-/* Connections at once. */
+/* Limit of connections at once. */
 #define RECORDS_MAX 20
-/* Recipients of one, as in a request for any agent. */
+/* Limit of recipients in a record, as in a request for any agent. */
 #define RECORD_RCPTS_MAX 50
 #define RECORD_TEXT_MAX  (ROUTING_NEXTHOP_MAX)
 #define REQUEST_MAX      ((size_t)16 << 20)
@@ -37,9 +37,9 @@ struct record {
     enum record_stage stage;
     struct service_link *link;
     bool greeted;
-    bool is_log_only; /* of RECORD_NOTIFICATIONS: a service has failed */
+    bool is_log_only; /* in RECORD_NOTIFICATIONS: a service has failed */
     char *text;       /* owned: "4.3.0 reason" */
-    size_t count, at; /* of RECORD_NOTIFICATIONS: those before `at` are done */
+    size_t count, at; /* in RECORD_NOTIFICATIONS: recipients before `at` are done */
     uint32_t ns[RECORD_RCPTS_MAX];
 };
 
@@ -56,7 +56,7 @@ static void record_free(struct record *r)
     mem_free(r);
 }
 
-/* So many of its recipients need no other attempt. */
+/* Subtracts `count` recipients of the record that need no other attempt. */
 static void settled(const struct record *r, size_t count)
 {
     struct manager_message *m = manager_message(r->mg, r->id);
@@ -97,13 +97,13 @@ static void notified(struct manager *mg, struct msg_id id, void *arg, bool ok)
 {
     struct record *r = arg;
 
-    (void)mg; /* the record's */
+    (void)mg; /* same as in the record */
     (void)id;
     r->at++;
     if (ok && !r->is_log_only) {
         settled(r, 1);
     }
-    r->is_log_only |= !ok; /* one that hangs is not waited for at each recipient */
+    r->is_log_only |= !ok; /* do not wait for a hanging service at each recipient */
     notify_next(r);
 }
 
@@ -111,11 +111,11 @@ static void notify_next(struct record *r)
 {
     struct manager *mg = r->mg;
     const struct postfix_message *m = postfix_message(mg->q->spool, r->id);
-    const struct postfix_rcpt *rcpt = NULL;
+    struct postfix_rcpt rcpt;
     struct notification_plan plan;
 
     while (m != NULL && r->at < r->count &&
-           (rcpt = postfix_rcpt(mg->q->spool, r->id, r->ns[r->at])) == NULL) {
+           !postfix_rcpt(mg->q->spool, r->id, r->ns[r->at], &rcpt)) {
         r->at++;
     }
     if (m == NULL || r->at == r->count) {
@@ -123,7 +123,7 @@ static void notify_next(struct record *r)
         return;
     }
     plan = (struct notification_plan){.message = m,
-                                      .rcpt = manager_request_rcpt(rcpt),
+                                      .rcpt = manager_request_rcpt(&rcpt),
                                       .is_deferred = true,
                                       .is_log_only = r->is_log_only,
                                       .done = notified,
@@ -146,16 +146,17 @@ static void send_request(struct record *r)
     struct spool *sp = mg->q->spool;
     const struct postfix_message *m = postfix_message(sp, r->id);
     struct delivery_request request;
+    struct postfix_rcpt found;
     struct buf bytes;
 
     if (m == NULL) {
-        done(r); /* removed meanwhile */
+        done(r); /* the message was removed meanwhile */
         return;
     }
     request = manager_request(mg, m);
     request.nexthop = slice_string(r->text);
     for (size_t i = 0; i < r->count; i++) {
-        request.rcpt_count += postfix_rcpt(sp, r->id, r->ns[i]) != NULL;
+        request.rcpt_count += postfix_rcpt(sp, r->id, r->ns[i], &found);
     }
     if (request.rcpt_count == 0) {
         done(r);
@@ -164,15 +165,14 @@ static void send_request(struct record *r)
     buf_init(&bytes, REQUEST_MAX);
     delivery_request_put(&bytes, &request, &mg->release);
     for (size_t i = 0; i < r->count; i++) {
-        const struct postfix_rcpt *found = postfix_rcpt(sp, r->id, r->ns[i]);
-
-        if (found != NULL) {
-            struct delivery_request_rcpt rcpt = manager_request_rcpt(found);
+        if (postfix_rcpt(sp, r->id, r->ns[i], &found)) {
+            struct delivery_request_rcpt rcpt = manager_request_rcpt(&found);
 
             delivery_request_put_rcpt(&bytes, &rcpt);
         }
     }
-    CHECK(!bytes.failed); /* RECORD_RCPTS_MAX of a few records of a queue file */
+    CHECK(!bytes.failed); /* at most RECORD_RCPTS_MAX recipients, each with a few records of a queue
+                           * file */
     service_link_send(r->link, buf_slice(&bytes));
     buf_fini(&bytes);
 }
@@ -195,7 +195,7 @@ static void retry_heard(void *arg, struct slice list)
     if (!delivery_reply_parse(list, &reply)) {
         log_warning("private/retry socket: malformed response");
     } else if (!reply.deferred) {
-        settled(r, r->count); /* a probe: it is told, and nothing is left to do */
+        settled(r, r->count); /* a probe: its result is reported, and nothing is left to do */
     }
     done(r);
 }
@@ -206,7 +206,7 @@ static void retry_closed(void *arg, int error)
 
     log_warning("private/retry socket: %s", error == 0 ? "premature disconnect" : strerror(error));
     if (r->greeted) {
-        done(r); /* it may have written its log: once more would tell of it twice */
+        done(r); /* `retry` may have written its log; another request would write it twice */
     } else {
         retry_failed(r);
     }
@@ -250,7 +250,8 @@ static void start_next(struct manager *mg)
     }
 }
 
-/* The last one if it waits, as recipients of a large message come a few at a time; or a new one. */
+/* Returns the last record if it still waits and has room, as recipients of a large message are
+ * added a few at a time; else a new one. */
 static struct record *record_with_room(struct manager *mg, struct msg_id id, struct slice text)
 {
     struct record *r = TAILQ_LAST(&mg->records, records);

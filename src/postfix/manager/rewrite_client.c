@@ -14,12 +14,12 @@
 #include "service_link.h"
 #include "times.h"
 
-/* After a connection that failed, and a bad answer. */
+/* Pause after a failed connection or a bad answer. */
 #define AGAIN_US US_PER_S
-/* Of the warnings about a server that can't be reached. */
+/* Pause between warnings about a server that can't be reached. */
 #define WARNING_US  (10 * US_PER_S)
-#define KEY_MAX     (16u << 10) /* bytes; the answer for what is longer is not kept */
-#define REQUEST_MAX (1u << 20)  /* of two addresses, which are shorter than a record */
+#define KEY_MAX     (16u << 10) /* bytes; answers to longer questions are not cached */
+#define REQUEST_MAX (1u << 20)  /* room for two addresses, each shorter than a record */
 #define HELLO       "trivial_rewrite_protocol"
 
 struct question {
@@ -31,7 +31,7 @@ struct question {
     char *sender, *address; /* owned */
 };
 
-/* An answer that is kept. */
+/* A cached answer. */
 struct kept {
     UT_hash_handle hh;
     TAILQ_ENTRY(kept) by_age;
@@ -44,17 +44,17 @@ struct kept {
 
 struct rewrite_client {
     struct rewrite_plan plan;
-    struct service_link *link; /* NULL: closed */
-    bool greeted;              /* its hello has come, or there is none */
-    bool asking;               /* the first of the line was sent */
-    bool answering;            /* go_on runs: what is asked meanwhile only joins the line */
+    struct service_link *link; /* NULL = closed */
+    bool greeted;              /* the server's hello was received, or it sends none */
+    bool asking;               /* the first question of the line was sent */
+    bool answering;            /* go_on is running; a new question only joins the line */
     struct mono opened;
-    struct event *timer; /* idle connection: close it; none: connect again */
+    struct event *timer; /* closes an idle connection; without a connection, connects again */
     struct mono next_warning;
     STAILQ_HEAD(, question) line;
-    struct buf key; /* of the question that is looked up; kept for its memory */
+    struct buf key; /* key of the current look-up */
     struct kept *cache;
-    TAILQ_HEAD(, kept) ages; /* the oldest first */
+    TAILQ_HEAD(, kept) ages; /* in order of age, the oldest first */
     struct rewrite_counts counts;
 };
 
@@ -62,8 +62,8 @@ static void go_on(struct rewrite_client *r);
 
 /* ---- the cache ---- */
 
-/* Can the answer for one mailbox hold for another one of its domain? Not where the address has
- * parts that the server may look into. */
+/* Can the route of this mailbox be that of all mailboxes of its domain? Not if the address has
+ * parts that the server may interpret. */
 static bool is_plain(struct slice local)
 {
     for (size_t i = 0; i < local.len; i++) {
@@ -74,7 +74,7 @@ static bool is_plain(struct slice local)
     return local.len > 0;
 }
 
-/* What stands for the question in the cache; false: nothing does. */
+/* Builds the cache key of a question; false if its answer can't be cached. */
 static bool key_of(const struct rewrite_client *r, const struct rewrite_question *q,
                    struct buf *ret_key)
 {
@@ -173,7 +173,7 @@ static struct rewrite_question view_of(const struct question *q)
                                      .address = slice_string(q->address)};
 }
 
-/* The first of the line is answered from the cache. */
+/* Answers the first question of the line from the cache, if possible. */
 static bool first_is_answered(struct rewrite_client *r)
 {
     struct rewrite_question first = view_of(STAILQ_FIRST(&r->line));
@@ -316,7 +316,8 @@ static void closed(void *arg, int error)
     struct rewrite_client *r = arg;
     bool was_quiet = r->greeted && !r->asking;
 
-    if (was_quiet || (error == 0 && r->asking)) { /* it may end at any time: ask another one */
+    if (was_quiet || (error == 0 && r->asking)) { /* the server may end at any time: connect to
+                                                   * another one */
         disconnect(r);
         if (!was_quiet) {
             arm(r, 0);
@@ -328,7 +329,7 @@ static void closed(void *arg, int error)
 
 static const struct service_link_owner owner = {.heard = heard, .closed = closed};
 
-/* Ask the first of the line that has to be asked. */
+/* Sends the first question of the line that the cache can't answer. */
 static void go_on(struct rewrite_client *r)
 {
     struct question *q;
@@ -358,7 +359,7 @@ static void go_on(struct rewrite_client *r)
         service_link_patience(r->link, r->plan.patience_us);
     }
     if (!r->greeted) {
-        return; /* `heard` goes on */
+        return; /* `heard` continues */
     }
     CHECK(event_del(r->timer) == 0);
     buf_init(&request, REQUEST_MAX);
@@ -367,7 +368,7 @@ static void go_on(struct rewrite_client *r)
     } else {
         rewrite_put_resolve(&request, q->probe, slice_string(q->sender), slice_string(q->address));
     }
-    CHECK(!request.failed); /* addresses are bounded by the records that they come from */
+    CHECK(!request.failed); /* addresses are limited by the size of their records */
     r->asking = true;
     service_link_patience(r->link, r->plan.patience_us);
     service_link_send(r->link, buf_slice(&request));
@@ -384,7 +385,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
         return;
     }
     if (STAILQ_EMPTY(&r->line)) {
-        disconnect(r); /* idle for long */
+        disconnect(r); /* the connection was idle for too long */
     } else if (r->link == NULL || r->greeted) {
         go_on(r);
     }

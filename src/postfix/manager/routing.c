@@ -22,7 +22,7 @@ static bool is_of(const struct routing_message *m, unsigned trace_flags)
     return (m->envelope->trace_flags & trace_flags) != 0;
 }
 
-/* What is decided of every recipient once its route is known; `classes` are the address's. */
+/* Applies the decisions that follow the route of every recipient; `classes` are the address's. */
 static void decide(const struct routing_params *params, const struct routing_message *m,
                    unsigned classes, struct postfix_route *route)
 {
@@ -43,7 +43,7 @@ static void decide(const struct routing_params *params, const struct routing_mes
     if (route->nexthop.len > ROUTING_NEXTHOP_MAX) {
         if (slice_equal(route->transport, SLICE("error")) ||
             slice_equal(route->transport, SLICE("retry"))) {
-            route->nexthop.len = ROUTING_NEXTHOP_MAX; /* it is a text */
+            route->nexthop.len = ROUTING_NEXTHOP_MAX; /* here the next hop is a text */
         } else {
             go_to(route, SLICE("retry"), SLICE("4.3.0 next hop is too long"));
         }
@@ -74,19 +74,20 @@ enum routing_step routing_begin(const struct routing_params *params,
                                 struct rewrite_question *ret_question,
                                 struct postfix_route *ret_route)
 {
-    const struct slice *text = m->envelope->text;
+    struct slice redirect = queue_file_text(m->envelope, QUEUE_FILE_REDIRECT);
+    struct slice content_filter = queue_file_text(m->envelope, QUEUE_FILE_FILTER);
 
     *ret_route = (struct postfix_route){.disposal = POSTFIX_DELIVER};
-    if (text[QUEUE_FILE_REDIRECT].len > 0) {
+    if (redirect.len > 0) {
         if (m->was_redirected) {
             ret_route->disposal = POSTFIX_SKIP;
             return ROUTING_DECIDED;
         }
-        recipient = text[QUEUE_FILE_REDIRECT];
+        recipient = redirect;
         ret_question->completed_first = true;
-    } else if (text[QUEUE_FILE_FILTER].len > 0 &&
+    } else if (content_filter.len > 0 &&
                !is_of(m, QUEUE_FILE_TRACE_MTA_PROBE | QUEUE_FILE_TRACE_USER_PROBE)) {
-        filter(params, text[QUEUE_FILE_FILTER], recipient, ret_route);
+        filter(params, content_filter, recipient, ret_route);
         decide(params, m, 0, ret_route);
         return ROUTING_DECIDED;
     }
@@ -95,7 +96,7 @@ enum routing_step routing_begin(const struct routing_params *params,
         return ROUTING_DECIDED;
     }
     ret_question->probe = is_of(m, QUEUE_FILE_TRACE_MTA_PROBE);
-    ret_question->sender = text[QUEUE_FILE_SENDER];
+    ret_question->sender = queue_file_text(m->envelope, QUEUE_FILE_SENDER);
     ret_question->address = recipient;
     return ROUTING_ASK;
 }

@@ -13,7 +13,7 @@
 #include "mem.h"
 #include "times.h"
 
-/* Bytes that may wait to be sent: a request with as many recipients as there can be in one. */
+/* Limit of bytes that wait to be sent: a request with the largest number of recipients. */
 #define OUTPUT_MAX ((size_t)64 << 20)
 #define READ_SIZE  4096
 #define INPUT_MAX  (ATTRIBUTES_LIST_MAX + READ_SIZE)
@@ -21,13 +21,13 @@
 struct service_link {
     int fd;
     struct event *readable;
-    struct event *writable; /* NULL: the socket has always taken all */
+    struct event *writable; /* NULL = the socket has always accepted all bytes */
     struct buf in, out;
     struct attributes_scan scan;
     const struct service_link_owner *owner;
     void *arg;
     int64_t patience_us;
-    bool *was_freed; /* set when it is freed from within a call of its owner */
+    bool *was_freed; /* set to true if the owner frees the link in a callback */
 };
 
 static void on_writable(evutil_socket_t fd, short what, void *arg);
@@ -41,7 +41,7 @@ static int connect_to(const char *path, int *ret_fd)
     if (strlen(path) >= sizeof address.sun_path) {
         return ENAMETOOLONG;
     }
-    (void)strcpy(address.sun_path, path); /* fits */
+    (void)strcpy(address.sun_path, path); /* it fits */
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) {
         return errno;
@@ -56,7 +56,7 @@ static int connect_to(const char *path, int *ret_fd)
     return 0;
 }
 
-/* (Re)start the time for the next bytes. */
+/* Starts the time limit for the next bytes again. */
 static void listen_on(struct service_link *link)
 {
     struct timeval tv = {.tv_sec = (time_t)(link->patience_us / US_PER_S),
@@ -113,7 +113,7 @@ void service_link_patience(struct service_link *link, int64_t us)
     if (us == US_FOREVER) {
         CHECK(event_remove_timer(link->readable) == 0);
     } else {
-        listen_on(link); /* another time for an event that waits: no system call */
+        listen_on(link); /* only changes the time of a pending event: no system call */
     }
 }
 
@@ -129,8 +129,8 @@ static void wait_to_send(struct service_link *link)
     CHECK(event_add(link->writable, NULL) == 0);
 }
 
-/* How many bytes the socket has taken. What can't be sent at all counts, too: the end of the
- * connection tells of it when it is read. */
+/* Returns the number of bytes that the socket has accepted. After an error it counts all bytes as
+ * sent, because the next read reports the end of the connection. */
 static size_t send_some(const struct service_link *link, struct slice bytes)
 {
     size_t done = 0;
@@ -175,8 +175,8 @@ void service_link_send(struct service_link *link, struct slice bytes)
 
 /* ---- reading ---- */
 
-/* Hand out the lists that are complete: nearly always that is all there is, and nothing is kept.
- * Until that is done the bytes are not the link's, as its owner may free it meanwhile. */
+/* Passes on the complete lists. Nearly always the bytes are complete lists, and nothing is kept.
+ * Meanwhile the bytes are not the link's, as its owner may free it. */
 static void received(struct service_link *link, struct slice bytes)
 {
     struct buf whole = link->in;
@@ -186,7 +186,7 @@ static void received(struct service_link *link, struct slice bytes)
 
     buf_init(&link->in, INPUT_MAX);
     if (buf_len(&whole) > 0) {
-        CHECK(buf_add(&whole, bytes)); /* less than a list has at most was left */
+        CHECK(buf_add(&whole, bytes)); /* less than a complete list was left */
         bytes = buf_slice(&whole);
     }
     link->was_freed = &was_freed;

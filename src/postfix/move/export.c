@@ -1,22 +1,22 @@
 /*
- * From a spool into Postfix's queue directory.
+ * Moves mail from a spool into Postfix's queue directory.
  *
- * One batch is at most BATCH_MESSAGES messages. Of each of it:
+ * A batch has at most BATCH_MESSAGES messages. Each of its messages is:
  *
- *     written to sluice-export/ID.QUEUE, mode 0600, with what bounce(8) has to know of it beside it
+ *     written to sluice-export/ID.QUEUE, mode 0600, with its logs of bounce(8) in files next to it
  *       | synced; then removed from the spool, in one commit for the batch
  *       v
- *     given the queue id that Postfix would have made of its file, its mode and its time
+ *     given the queue id that Postfix would have made for its file, its mode and its time
  *       | renamed: sluice-export/ID.deferred -> deferred/4/4A1..
  *       v
  *     in Postfix's queue
  *
- * What a crash leaves in sluice-export is complete if the spool has the message no more: the next
- * run renames it. If the spool has it, what is there is a copy, which the next run removes. So each
- * message is written once, whenever the power fails.
+ * After a crash, a file in sluice-export is complete if the spool no longer has its message: the
+ * next run renames it. If the spool still has the message, the file is a copy, which the next run
+ * removes. So each message is written once, whenever the power fails.
  *
- * A message that Postfix has no place for (quarantined, damaged, with recipients that rules have
- * sent different ways) is told of, and stays in the spool.
+ * A message that has no form in Postfix (quarantined, damaged, with recipients that rules have sent
+ * different ways) is reported, and stays in the spool.
  */
 #include "export.h"
 
@@ -53,16 +53,16 @@ enum log_kind { LOG_BOUNCE, LOG_DEFER, LOG_TRACE, LOGS };
 static const enum queue_dir_name log_dirs[LOGS] = {QUEUE_DIR_BOUNCE, QUEUE_DIR_DEFER,
                                                    QUEUE_DIR_TRACE};
 
-/* One message, on its way out. */
+/* One message that is being moved. */
 struct out {
-    struct spool_message m; /* texts are owned copies */
+    struct spool_message m; /* its texts are owned copies */
     char id[SPOOL_ID_TEXT_MAX];
     enum queue_dir_name which;
-    struct slice filter; /* owned; TRANSPORT:NEXTHOP where a rule has sent it */
+    struct slice filter; /* owned; TRANSPORT:NEXTHOP if a rule has set it */
     bool filters_differ;
     uint64_t rcpts, reports;
     struct log_out {
-        int fd; /* owned, -1: nothing was said yet */
+        int fd; /* owned; -1 = the log has no entry yet */
         struct buf bytes;
     } logs[LOGS];
 };
@@ -70,7 +70,7 @@ struct out {
 struct export
 {
     struct mover m;
-    struct msg_id *ids; /* owned: staged, of this batch */
+    struct msg_id *ids; /* owned; staged messages of this batch */
     size_t count, size;
     uint64_t bytes;
     struct spool_moved batch;
@@ -83,7 +83,7 @@ static char *copy_text(struct slice s)
 
 /* ---- recipients and logs -------------------------------------------------------------------- */
 
-/* As Postfix keeps addresses: without the quotes that SMTP needs. */
+/* Appends an address as Postfix stores it: without the quotes that SMTP needs. */
 static void put_internal(struct slice stored, struct buf *out)
 {
     struct address a = address_split(stored);
@@ -91,7 +91,7 @@ static void put_internal(struct slice stored, struct buf *out)
 
     if (!address_unquote_local(a.local, out)) {
         buf_truncate(out, before);
-        (void)buf_add(out, stored); /* sticky */
+        (void)buf_add(out, stored); /* errors are sticky */
         return;
     }
     if (a.domain.len > 0) {
@@ -99,7 +99,7 @@ static void put_internal(struct slice stored, struct buf *out)
     }
 }
 
-/* "rfc822;xtext" as it was meant; empty when there is none. */
+/* Appends an ORCPT "rfc822;xtext" in decoded form; nothing if there is none. */
 static void put_orcpt(struct slice orcpt, struct buf *out)
 {
     size_t at = slice_find(orcpt, ';');
@@ -111,7 +111,7 @@ static void put_orcpt(struct slice orcpt, struct buf *out)
     buf_init(&plain, TEXT_BYTES);
     if (xtext_decode(slice_skip(orcpt, at + 1), &plain) &&
         memchr(buf_slice(&plain).ptr, '\0', buf_len(&plain)) == NULL) {
-        (void)buf_add(out, slice_of(orcpt.ptr, at + 1)); /* sticky */
+        (void)buf_add(out, slice_of(orcpt.ptr, at + 1)); /* errors are sticky */
         (void)buf_add(out, buf_slice(&plain));
     } else {
         (void)buf_add(out, orcpt);
@@ -222,7 +222,7 @@ static int put_rcpt(struct export *ex, struct out *o, struct file_writer *w,
     return err;
 }
 
-/* All of them, in pages; each gets what `with` does. */
+/* Reads all recipients page by page, and calls `with` for each. */
 static int each_rcpt(struct export *ex, struct out *o, struct file_writer *w,
                      int (*with)(struct export *ex, struct out *o, struct file_writer *w,
                                  const struct spool_rcpt *r))
@@ -249,7 +249,7 @@ static int each_rcpt(struct export *ex, struct out *o, struct file_writer *w,
     return 0;
 }
 
-/* Where has a rule sent it? */
+/* Records the route of a recipient if a rule has set it. */
 static int look_at_route(struct export *ex, struct out *o, struct file_writer *w,
                          const struct spool_rcpt *r)
 {
@@ -280,11 +280,11 @@ static void put_number(struct file_writer *w, const char *name, int64_t n)
 {
     char text[32];
 
-    (void)snprintf(text, sizeof text, "%" PRId64, n); /* fits */
+    (void)snprintf(text, sizeof text, "%" PRId64, n); /* it fits */
     file_writer_attribute(w, name, slice_string(text));
 }
 
-/* "name[address]" */
+/* Puts the attributes of a client "name[address]". */
 static void put_client(struct file_writer *w, struct slice client)
 {
     size_t open = slice_find_last(client, '[');
@@ -307,7 +307,8 @@ static void put_warning(struct export *ex, struct file_writer *w, const struct s
         return;
     }
     (void)snprintf(text, sizeof text, "%15" PRId64,
-                   m->warnings > 0 ? -1 : us_seconds(wall_after(m->created, delay).us)); /* fits */
+                   m->warnings > 0 ? -1 : us_seconds(wall_after(m->created, delay).us)); /* it
+                                                                                          * fits */
     file_writer_put(w, 'W', slice_string(text));
 }
 
@@ -319,7 +320,7 @@ static void put_envelope(struct export *ex, struct file_writer *w, const struct 
 
     buf_init(&text, TEXT_BYTES);
     (void)snprintf(time, sizeof time, "%" PRId64 " %" PRId64, us_seconds(m->arrived.us),
-                   m->arrived.us - us_seconds(m->arrived.us) * US_PER_S); /* fits */
+                   m->arrived.us - us_seconds(m->arrived.us) * US_PER_S); /* it fits */
     file_writer_put(w, 'T', slice_string(time));
     put_number(w, "create_time", us_seconds(m->created.us));
     file_writer_attribute(w, "log_ident", slice_string(o->id));
@@ -348,7 +349,7 @@ static void put_envelope(struct export *ex, struct file_writer *w, const struct 
     buf_fini(&text);
 }
 
-/* Looks for bytes of the header that are no ASCII. */
+/* State of a search for non-ASCII bytes in the header. */
 struct header_look {
     bool in_header, line_begins, utf8;
 };
@@ -397,7 +398,7 @@ static int put_content(struct export *ex, struct out *o, struct file_writer *w,
         at += (uint64_t)n;
     }
     if (fd >= 0) {
-        (void)close(fd); /* it was read */
+        (void)close(fd); /* opened for reading */
     }
     buf_fini(&bytes);
     return err;
@@ -442,13 +443,13 @@ static int write_file(struct export *ex, struct out *o, const char *path)
         err = w.error == 0 ? 0 : mover_fail(&ex->m, w.error, "%s: %s", path, strerror(-w.error));
     }
     file_writer_fini(&w);
-    (void)ex->m.io->close(fd); /* it is synced with all of the batch */
+    (void)ex->m.io->close(fd); /* synced with the whole batch */
     return err == 0 ? set_time(ex, path, o) : err;
 }
 
 /* ---- staged files --------------------------------------------------------------------------- */
 
-/* What is beside a message, and itself, are gone. */
+/* Removes a staged message: its logs, then its file. */
 static int unstage(struct export *ex, const char *id, const char *suffix)
 {
     char path[MOVER_PATH_MAX];
@@ -465,14 +466,15 @@ static int unstage(struct export *ex, const char *id, const char *suffix)
     return err;
 }
 
-/* The name that Postfix would have given the file: microseconds and inode. */
+/* Builds the queue id that Postfix would have made for the file: microseconds and inode. */
 static void queue_id_of(struct msg_id id, const struct stat *st, char ret[QUEUE_ID_MAX + 1])
 {
     (void)snprintf(ret, QUEUE_ID_MAX + 1, "%05X%lX", (unsigned)(id.n % (uint64_t)US_PER_S),
-                   (unsigned long)st->st_ino); /* fits */
+                   (unsigned long)st->st_ino); /* it fits */
 }
 
-/* Into Postfix's queue: the logs first, so that the message is never there without them. */
+/* Renames a message into Postfix's queue: first its logs, so that the message is never there
+ * without them. */
 static int publish(struct export *ex, struct msg_id id, enum queue_dir_name which)
 {
     char text[SPOOL_ID_TEXT_MAX], path[MOVER_PATH_MAX], log[MOVER_PATH_MAX];
@@ -498,7 +500,7 @@ static int publish(struct export *ex, struct msg_id id, enum queue_dir_name whic
         }
     }
     if (err == 0) {
-        /* its group's bit stands for one that is to be given up, here as there */
+        /* the group's bit marks a message that must expire, here as in Postfix */
         int chmod_err = ex->m.io->fchmod(fd, (st.st_mode & 0010) != 0 ? 0710 : 0700);
 
         err = chmod_err == 0 ? 0
@@ -521,7 +523,7 @@ static void out_fini(struct out *o)
     mem_free((char *)(uintptr_t)o->filter.ptr);
     for (size_t i = 0; i < LOGS; i++) {
         if (o->logs[i].fd >= 0) {
-            (void)close(o->logs[i].fd); /* synced with all of the batch */
+            (void)close(o->logs[i].fd); /* synced with the whole batch */
             buf_fini(&o->logs[i].bytes);
         }
     }
@@ -653,7 +655,7 @@ static int batch_undo(struct export *ex, int why)
     int err = 0;
 
     buf_init(&words, MARK_MAX_BYTES);
-    (void)buf_add(&words, buf_slice(ex->m.error)); /* cut is good enough */
+    (void)buf_add(&words, buf_slice(ex->m.error)); /* may be cut */
     (void)spool_commit(ex->m.move->spool);         /* undoes the batch, which has failed */
     for (size_t i = 0; err == 0 && i < ex->count; i++) {
         struct spool_message m;
@@ -702,7 +704,7 @@ static int batch_end(struct export *ex)
 
 /* ---- what another run began ----------------------------------------------------------------- */
 
-/* "ID.deferred", not its logs */
+/* Parses "ID.deferred"; false for the names of logs. */
 static bool parse_staged(const char *name, struct msg_id *ret_id)
 {
     struct slice rest = slice_string(name), text = slice_cut(&rest, '.');
@@ -733,7 +735,7 @@ static int finish_one(struct export *ex, const char *name)
     return each_staged(ex, id, unstage_one);
 }
 
-/* Logs whose message was not written yet. */
+/* Removes logs whose message was not written. */
 static int remove_rest(struct export *ex)
 {
     char path[MOVER_PATH_MAX];

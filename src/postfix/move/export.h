@@ -1,5 +1,5 @@
 /*
- * From a spool into Postfix's queue directory.
+ * Moves mail from a spool into Postfix's queue directory.
  */
 #ifndef POSTFIX_EXPORT_H
 #define POSTFIX_EXPORT_H

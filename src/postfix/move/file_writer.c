@@ -7,7 +7,7 @@
 
 #include "check.h"
 
-/* cleanup(8) cuts lines there (line_length_limit). */
+/* cleanup(8) cuts lines at this length (line_length_limit). */
 #define LINE_PIECE   2048
 #define SIZE_DATA    95
 #define SIZE_RECORD  (SIZE_DATA + 2)
@@ -73,7 +73,7 @@ uint64_t file_writer_rcpt(struct file_writer *w, struct slice address, struct sl
     uint64_t at;
 
     if (notify != 0) {
-        (void)snprintf(number, sizeof number, "%u", notify); /* fits */
+        (void)snprintf(number, sizeof number, "%u", notify); /* it fits */
         file_writer_attribute(w, "notify_flags", slice_string(number));
         w->size_flags |= notify << 1;
     }
@@ -113,7 +113,7 @@ void file_writer_feed(struct file_writer *w, struct slice wire)
 
         wire = slice_skip(wire, ends ? end + 1 : end);
         if (w->after_cr && !(ends && line.len == 0)) {
-            put_piece(w, SLICE("\r"), false); /* it was none of a line's end */
+            put_piece(w, SLICE("\r"), false); /* this CR was not part of a line end */
         }
         w->after_cr = false;
         if (line.len > 0 && line.ptr[line.len - 1] == '\r') {
@@ -144,7 +144,7 @@ void file_writer_end(struct file_writer *w, unsigned sendopts)
     flush(w);
     (void)snprintf(size + 2, sizeof size - 2,
                    "%15" PRIu64 " %15" PRIu64 " %15" PRIu64 " %15u %15" PRIu64 " %15u", length,
-                   w->data_at, w->rcpts, w->size_flags, length, sendopts); /* fits */
+                   w->data_at, w->rcpts, w->size_flags, length, sendopts); /* it fits */
     if (w->error == 0) {
         n = w->io->pwrite(w->fd, size, SIZE_RECORD, 0);
         w->error = n < 0 ? (int)n : n == SIZE_RECORD ? 0 : -EIO;

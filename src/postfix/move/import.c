@@ -1,22 +1,22 @@
 /*
- * From Postfix's queue directory into a spool.
+ * Moves mail from Postfix's queue directory into a spool.
  *
- * One batch is at most BATCH_MESSAGES files. Of each file of it:
+ * A batch has at most BATCH_MESSAGES files. Each of its files is:
  *
  *     read to its end, submitted to the spool's open batch
  *       | renamed: deferred/4/4A1.. -> sluice-import/deferred.4A1..
  *       v
- *     the rename is synced; a key of this batch joins the spool's batch, which is committed
- *       | logs of bounce(8) and the file are removed
+ *     synced with its name; a key of this batch joins the spool's batch, which is committed
+ *       | the logs of bounce(8) and the file are removed
  *       v
  *     gone
  *
- * A crash before the commit leaves files in sluice-import and the key of `mark` unknown to the
- * spool: the next run puts the files back. A crash behind it leaves files whose key the spool knows
- * (also when it has delivered the messages meanwhile): the next run removes them.
+ * After a crash before the commit, files are in sluice-import, and the spool does not have the key
+ * in `mark`: the next run puts the files back. After a crash later than the commit, the spool has
+ * the key (even if it has delivered the messages meanwhile): the next run removes the files.
  *
- * A file that is not moved (damaged, still in the hands of an agent, or with what a spool can't
- * keep) is told of, and stays where it is.
+ * A file that is not moved (damaged, still open in an agent, or with properties that a spool can't
+ * store) is reported, and stays in place.
  */
 #include "import.h"
 
@@ -61,14 +61,14 @@
 
 /* ---- one message ---------------------------------------------------------------------------- */
 
-/* One recipient that is taken over. */
+/* Result of one recipient in the queue file or in the logs. */
 struct taken_rcpt {
     uint64_t offset;
-    bool settled; /* a verdict follows the submission: */
+    bool settled; /* `verdict` must be settled after the submission */
     struct spool_verdict verdict;
 };
 
-/* What a log of bounce(8) says, by the offset of the recipient. */
+/* A line of a log of bounce(8); sorted by the recipient's offset. */
 struct log_line {
     struct status_log_entry entry;
     size_t order;
@@ -87,26 +87,26 @@ struct taken {
     char path[QUEUE_DIR_PATH_MAX];
     int fd; /* owned */
     struct queue_dir_file file;
-    struct queue_file_envelope envelope; /* owned */
+    struct queue_file_envelope envelope; /* owned; valid if has_envelope */
     bool has_envelope;
-    struct spool_rcpt *rcpts; /* owned; texts in the pool */
-    struct taken_rcpt *notes; /* owned; of each recipient */
+    struct spool_rcpt *rcpts; /* owned; texts are in the pool */
+    struct taken_rcpt *notes; /* owned; one for each recipient */
     size_t count, size, note_size;
-    struct buf inlined; /* content: all of it, or the beginning of what is in `content_fd` */
-    int content_fd;     /* owned, -1: none */
+    struct buf inlined; /* all of the content, or the part before `content_fd` */
+    int content_fd;     /* owned; -1 = none */
     uint64_t content_size;
 };
 
 struct import {
     struct mover m;
-    struct text_pool pool; /* of one message */
+    struct text_pool pool; /* texts of one message */
     char key[KEY_MAX];
     bool batch_open;
-    struct msg_id first; /* of the batch */
-    char **staged;       /* owned, and what it points to: names in the stage, of this batch */
+    struct msg_id first; /* first message of the batch */
+    char **staged;       /* owned, with its texts; names in the stage, of this batch */
     size_t staged_count, staged_size;
     uint64_t batch_bytes;
-    struct spool_moved batch; /* counts, of the open batch */
+    struct spool_moved batch; /* counts of the open batch */
 };
 
 static struct slice external(struct import *im, struct slice internal)
@@ -137,7 +137,7 @@ static struct slice xtext(struct import *im, struct slice type, struct slice pla
     return kept;
 }
 
-/* "rfc822;address", of which Postfix keeps what was meant, and the spool what was written. */
+/* Encodes an ORCPT "rfc822;address", which Postfix stores decoded and the spool as xtext. */
 static struct slice orcpt_of(struct import *im, struct slice dsn_original)
 {
     size_t at = slice_find(dsn_original, ';');
@@ -170,7 +170,7 @@ static struct queue_file_source source_of(struct taken *t)
         .read = queue_file_read_fd, .context = &t->fd, .size = t->file.size};
 }
 
-/* Why a file is not taken, for its line; false: nothing hinders. */
+/* Sets *why if the file can't be read; false if it can. */
 static bool read_problem(struct queue_file_reader *r, enum queue_file_read got, struct buf *why)
 {
     if (got == QUEUE_FILE_READ_CORRUPT) {
@@ -228,7 +228,7 @@ static bool spill(struct import *im, struct taken *t, struct buf *chunk, struct 
     return true;
 }
 
-/* The content in wire form: what fits into t->inlined, the rest in memory of its own. */
+/* Reads the content in wire form: t->inlined is filled first, the rest goes to a memfd. */
 static bool read_content(struct import *im, struct taken *t, struct buf *why)
 {
     struct queue_file_reader r;
@@ -269,7 +269,7 @@ static int by_offset(const void *a, const void *b)
                                               : (x->order < y->order ? -1 : x->order > y->order);
 }
 
-/* The log, if there is one. False: it can't be read. */
+/* Reads a log, if there is one. Returns false if it can't be read. */
 static bool status_read(struct import *im, const struct taken *t, enum queue_dir_name which,
                         struct status *ret, struct buf *why)
 {
@@ -293,7 +293,7 @@ static bool status_read(struct import *im, const struct taken *t, enum queue_dir
         err = spool_io_read_all(im->m.io, fd, ret->bytes, (size_t)st.st_size, 0);
     }
     if (fd >= 0) {
-        (void)close(fd); /* it was read */
+        (void)close(fd); /* opened for reading */
     }
     if (err != 0) {
         (void)buf_addf(why, "%s can't be read: %s", path, strerror(-err));
@@ -320,7 +320,7 @@ static void status_fini(struct status *s)
     *s = (struct status){0};
 }
 
-/* What was said last of the recipient at `offset`; NULL: nothing. */
+/* Returns the last entry of the recipient at `offset`; NULL if there is none. */
 static const struct status_log_entry *status_of(const struct status *s, uint64_t offset)
 {
     size_t low = 0, high = s->count;
@@ -358,7 +358,7 @@ static struct spool_verdict verdict_of(struct import *im, const struct status_lo
     };
 }
 
-/* What was said of those that wait. */
+/* Adds the reasons of deferred recipients. */
 static void add_reasons(struct import *im, struct taken *t, const struct status *deferred)
 {
     for (size_t i = 0; deferred->count > 0 && i < t->count; i++) {
@@ -371,7 +371,7 @@ static void add_reasons(struct import *im, struct taken *t, const struct status 
     }
 }
 
-/* Those whose end bounce(8) has still to report. */
+/* Adds recipients whose result bounce(8) has not reported yet. */
 static void add_reports(struct import *im, struct taken *t, const struct status *log, bool failed)
 {
     for (size_t i = 0; i < log->count; i++) {
@@ -380,7 +380,7 @@ static void add_reports(struct import *im, struct taken *t, const struct status 
 
         if (!failed && ((e->notify & NOTIFY_SUCCESS) == 0 ||
                         (!relayed && !slice_equal(e->action, SLICE("delivered"))))) {
-            continue; /* of sendmail -v: what did not end */
+            continue; /* a recipient of sendmail -v that is not done */
         }
         add_rcpt(im, t, e->recipient, e->dsn_original, e->notify, e->offset);
         t->notes[t->count - 1].settled = true;
@@ -422,10 +422,10 @@ static size_t pending(const struct taken *t)
     return count;
 }
 
-/* The whole message goes to one address: to the first recipient in its place. */
+/* Replaces all pending recipients by the redirect's address, in the place of the first. */
 static void redirect(struct import *im, struct taken *t)
 {
-    struct slice to = t->envelope.text[QUEUE_FILE_REDIRECT];
+    struct slice to = queue_file_text(&t->envelope, QUEUE_FILE_REDIRECT);
     size_t kept = 0;
     bool first = true;
 
@@ -449,12 +449,13 @@ static void redirect(struct import *im, struct taken *t)
     t->count = kept;
 }
 
-/* Mail on its way to a content filter goes on to that. */
+/* Routes mail for a content filter to that filter. Returns false if its transport does not
+ * exist. */
 static bool set_filter(struct import *im, struct taken *t, struct buf *why)
 {
-    struct slice target = t->envelope.text[QUEUE_FILE_FILTER];
+    struct slice target = queue_file_text(&t->envelope, QUEUE_FILE_FILTER);
 
-    if (target.len == 0 || t->envelope.text[QUEUE_FILE_REDIRECT].len > 0) {
+    if (target.len == 0 || queue_file_text(&t->envelope, QUEUE_FILE_REDIRECT).len > 0) {
         return true;
     }
     for (size_t i = 0; i < t->count; i++) {
@@ -475,7 +476,7 @@ static bool set_filter(struct import *im, struct taken *t, struct buf *why)
     return true;
 }
 
-/* Words for what a spool has no place for; NULL: it can keep all of it. */
+/* Returns the property of the message that a spool can't store; NULL if there is none. */
 static const char *unfit(const struct taken *t)
 {
     const struct queue_file_envelope *e = &t->envelope;
@@ -483,7 +484,7 @@ static const char *unfit(const struct taken *t)
     if ((e->trace_flags & (QUEUE_FILE_TRACE_MTA_PROBE | QUEUE_FILE_TRACE_USER_PROBE)) != 0) {
         return "it is an address probe, no mail";
     }
-    if (e->text[QUEUE_FILE_INSPECTOR].len > 0) {
+    if (queue_file_text(e, QUEUE_FILE_INSPECTOR).len > 0) {
         return "it goes to a content inspector";
     }
     if ((e->sendopts & 32) != 0) {
@@ -516,7 +517,7 @@ static bool fits(const struct taken *t, const struct spool_message *m, struct bu
 
 static struct slice client_of(struct import *im, const struct queue_file_envelope *e)
 {
-    struct slice address = e->text[QUEUE_FILE_CLIENT_ADDRESS];
+    struct slice address = queue_file_text(e, QUEUE_FILE_CLIENT_ADDRESS);
     struct slice kept;
     struct buf both;
 
@@ -524,7 +525,7 @@ static struct slice client_of(struct import *im, const struct queue_file_envelop
         return SLICE("");
     }
     buf_init(&both, TEXT_MAX_BYTES);
-    (void)buf_addf(&both, "%.*s[%.*s]", SLICE_ARGS(e->text[QUEUE_FILE_CLIENT_NAME]),
+    (void)buf_addf(&both, "%.*s[%.*s]", SLICE_ARGS(queue_file_text(e, QUEUE_FILE_CLIENT_NAME)),
                    SLICE_ARGS(address)); /* there is room for the longest */
     kept = text_pool_add(&im->pool, buf_slice(&both));
     buf_fini(&both);
@@ -533,7 +534,8 @@ static struct slice client_of(struct import *im, const struct queue_file_envelop
 
 static unsigned flags_of(const struct queue_file_envelope *e)
 {
-    unsigned flags = slice_equal(e->text[QUEUE_FILE_ENCODING], SLICE("8bit")) ? ENVELOPE_8BIT : 0;
+    unsigned flags =
+        slice_equal(queue_file_text(e, QUEUE_FILE_ENCODING), SLICE("8bit")) ? ENVELOPE_8BIT : 0;
 
     flags |= (e->sendopts & 15) != 0 ? ENVELOPE_SMTPUTF8 : 0;
     flags |= e->ret_flags == 1 ? ENVELOPE_RET_FULL : e->ret_flags == 2 ? ENVELOPE_RET_HDRS : 0;
@@ -548,9 +550,9 @@ static void describe(struct import *im, const struct taken *t, struct spool_mess
     bool waits = t->which == QUEUE_DIR_DEFERRED || t->which == QUEUE_DIR_HOLD;
 
     *ret = (struct spool_message){
-        .sender = external(im, e->text[QUEUE_FILE_SENDER]),
-        .envid = e->text[QUEUE_FILE_ENVELOPE_ID].len > 0
-                     ? xtext(im, SLICE(""), e->text[QUEUE_FILE_ENVELOPE_ID])
+        .sender = external(im, queue_file_text(e, QUEUE_FILE_SENDER)),
+        .envid = queue_file_text(e, QUEUE_FILE_ENVELOPE_ID).len > 0
+                     ? xtext(im, SLICE(""), queue_file_text(e, QUEUE_FILE_ENVELOPE_ID))
                      : SLICE(""),
         .flags = flags_of(e),
         .arrived = e->arrived,
@@ -563,12 +565,13 @@ static void describe(struct import *im, const struct taken *t, struct spool_mess
     };
 }
 
-/* "list@good.example", "+=", "y1@hard.example" -> "list+y1=hard.example@good.example" */
+/* Builds the sender of a recipient with VERP: "list@good.example", "+=", "y1@hard.example" ->
+ * "list+y1=hard.example@good.example". */
 static struct slice verp_sender(struct import *im, const struct taken *t,
                                 const struct spool_rcpt *r)
 {
-    struct slice sender = t->envelope.text[QUEUE_FILE_SENDER];
-    struct slice marks = t->envelope.text[QUEUE_FILE_VERP];
+    struct slice sender = queue_file_text(&t->envelope, QUEUE_FILE_SENDER);
+    struct slice marks = queue_file_text(&t->envelope, QUEUE_FILE_VERP);
     size_t at = slice_find_last(sender, '@'), rcpt_at = slice_find_last(r->address, '@');
     struct slice kept;
     struct buf out;
@@ -599,7 +602,7 @@ static int settle_all(struct import *im, struct msg_id id, const struct taken_rc
     return err;
 }
 
-/* One message of the spool, with all that is known of it, into the open batch. */
+/* Submits one message with its properties and results to the open batch. */
 static int submit(struct import *im, struct taken *t, const struct spool_message *m, size_t from,
                   size_t count, struct msg_id *ret_id)
 {
@@ -607,7 +610,7 @@ static int submit(struct import *im, struct taken *t, const struct spool_message
     struct spool_content content = {
         .bytes = buf_slice(&t->inlined), .fd = t->content_fd, .fd_size = t->content_size};
     bool claim = t->which == QUEUE_DIR_HOLD || t->which == QUEUE_DIR_DEFERRED ||
-                 pending(t) < t->count; /* so that it is listed at once where it stays */
+                 pending(t) < t->count; /* a claim that ends lists a staying message at once */
     bool gone = false;
     struct msg_id id;
     int err = spool_submit(sp, m, t->rcpts + from, (uint32_t)count, SLICE(""), &content, claim,
@@ -645,7 +648,7 @@ static void forget_staged(struct import *im)
     im->staged_count = im->staged_size = 0;
 }
 
-/* "deferred.4A1.." */
+/* Parses a staged name "deferred.4A1..". */
 static bool parse_staged(const char *name, enum queue_dir_name *ret_which, struct slice *ret_id)
 {
     struct slice rest = slice_string(name), word = slice_cut(&rest, '.');
@@ -693,7 +696,7 @@ static int remove_logs(struct import *im, struct slice id)
     return err;
 }
 
-/* The spool has them. */
+/* Removes staged files, and their logs, that the spool has as messages. */
 static int remove_staged(struct import *im, char *const *names, size_t count, uint64_t *ret_removed)
 {
     int err = 0;
@@ -723,7 +726,7 @@ static int batch_begin(struct import *im)
     struct buf text;
     int err;
 
-    (void)strcpy(im->key, KEY_PREFIX); /* fits */
+    (void)strcpy(im->key, KEY_PREFIX); /* it fits */
     entropy_text(im->key + sizeof KEY_PREFIX - 1, KEY_RANDOM);
     im->key[KEY_MAX - 1] = '\0';
     buf_init(&text, MARK_MAX_BYTES);
@@ -742,15 +745,15 @@ static int batch_begin(struct import *im)
     return err;
 }
 
-/* Undo it on disk: the spool's batch has failed. */
+/* Undoes the batch on disk after the spool's batch has failed. */
 static int batch_undo(struct import *im, int why)
 {
     struct buf words;
     int err;
 
     buf_init(&words, MARK_MAX_BYTES);
-    (void)buf_add(&words, buf_slice(im->m.error)); /* cut is good enough */
-    (void)spool_commit(im->m.move->spool);         /* undoes what is in the batch that failed */
+    (void)buf_add(&words, buf_slice(im->m.error)); /* may be cut */
+    (void)spool_commit(im->m.move->spool);         /* undoes the spool's batch, which has failed */
     err = put_back(im, im->staged, im->staged_count);
     if (err == 0) {
         err = mover_fail(&im->m, why, "%.*s", SLICE_ARGS(buf_slice(&words)));
@@ -804,17 +807,17 @@ static int batch_end(struct import *im)
 static void taken_init(struct taken *t, enum queue_dir_name which, const char *name)
 {
     *t = (struct taken){.which = which, .fd = -1, .content_fd = -1};
-    (void)snprintf(t->name, sizeof t->name, "%s", name); /* fits */
+    (void)snprintf(t->name, sizeof t->name, "%s", name); /* it fits */
     buf_init(&t->inlined, INLINE_CONTENT + QUEUE_FILE_RECORD_MAX + 2);
 }
 
 static void taken_fini(struct taken *t)
 {
     if (t->fd >= 0) {
-        (void)close(t->fd); /* it was read */
+        (void)close(t->fd); /* opened for reading */
     }
     if (t->content_fd >= 0) {
-        (void)close(t->content_fd); /* of memory */
+        (void)close(t->content_fd); /* it is memory */
     }
     if (t->has_envelope) {
         queue_file_envelope_fini(&t->envelope);
@@ -824,7 +827,7 @@ static void taken_fini(struct taken *t)
     buf_fini(&t->inlined);
 }
 
-/* Open and lock it. False, and why: it is not to be taken. */
+/* Opens and locks the file. Returns false with *why if it can't be moved. */
 static bool open_file(struct import *im, struct taken *t, struct buf *why)
 {
     struct stat st;
@@ -887,7 +890,7 @@ static void count_one(const struct taken *t, struct spool_moved *counts)
     size_t waits = pending(t);
 
     if (t->count == 0) {
-        return; /* all its recipients are done, and nothing is to be reported */
+        return; /* all recipients are done, and none needs a report */
     }
     *(t->which == QUEUE_DIR_HOLD       ? &counts->hold
       : t->which == QUEUE_DIR_DEFERRED ? &counts->deferred
@@ -898,11 +901,11 @@ static void count_one(const struct taken *t, struct spool_moved *counts)
 
 static bool by_verp(const struct taken *t)
 {
-    return t->envelope.text[QUEUE_FILE_VERP].len == 2 &&
-           t->envelope.text[QUEUE_FILE_SENDER].len > 0;
+    return queue_file_text(&t->envelope, QUEUE_FILE_VERP).len == 2 &&
+           queue_file_text(&t->envelope, QUEUE_FILE_SENDER).len > 0;
 }
 
-/* Into the open batch: one message, or with VERP one for each recipient. */
+/* Submits a file to the open batch: one message, or with VERP one for each recipient. */
 static int submit_all(struct import *im, struct taken *t, struct spool_message *m)
 {
     size_t each = by_verp(t) ? 1 : t->count;
@@ -923,13 +926,13 @@ static int submit_all(struct import *im, struct taken *t, struct spool_message *
     return err == 0 ? 0 : mover_fail(&im->m, err, "%s", spool_error(im->m.move->spool));
 }
 
-/* Move it to where it is in no queue. */
+/* Renames a file into the stage, where it is in no queue. */
 static int stage_file(struct import *im, const struct taken *t)
 {
     char name[QUEUE_ID_MAX + 16], path[MOVER_PATH_MAX];
     int err;
 
-    (void)snprintf(name, sizeof name, "%s.%s", queue_dir_word(t->which), t->name); /* fits */
+    (void)snprintf(name, sizeof name, "%s.%s", queue_dir_word(t->which), t->name); /* it fits */
     stage_path(&im->m, name, NULL, path);
     err = im->m.io->renameat(im->m.fd, t->path, im->m.fd, path);
     if (err != 0) {
@@ -970,7 +973,7 @@ static int import_file(struct import *im, enum queue_dir_name which, const char 
 
     text_pool_clear(&im->pool);
     taken_init(&t, which, name);
-    (void)snprintf(t.path, sizeof t.path, "%s", path); /* fits */
+    (void)snprintf(t.path, sizeof t.path, "%s", path); /* it fits */
     buf_init(&why, MARK_MAX_BYTES);
     if (!read_file(im, &t, &why)) {
         mover_leave(&im->m, "%s is left: %s", path, why.failed ? "damaged" : buf_cstr(&why));
@@ -1033,7 +1036,7 @@ static int import_queue(struct import *im, enum queue_dir_name which)
     return im->batch_open ? batch_undo(im, err) : err;
 }
 
-/* Files in a directory that is not moved. */
+/* Counts the files in a directory that is not moved. */
 static uint64_t count_files(struct import *im, const char *directory)
 {
     struct mover there = im->m;
@@ -1067,7 +1070,7 @@ static void tell_the_rest(struct import *im)
     }
 }
 
-/* Bring to its end what another run began. */
+/* Finishes an interrupted run. */
 static int finish_before(struct import *im)
 {
     struct slice rest, key, url;
@@ -1120,7 +1123,7 @@ static int finish_before(struct import *im)
     return err;
 }
 
-/* The engine has to keep keys, and to take mail. */
+/* Checks that the engine stores keys and accepts mail. */
 static int check_spool(struct import *im)
 {
     struct spool_key none = {.key = SLICE(KEY_PREFIX)};

@@ -1,5 +1,5 @@
 /*
- * From Postfix's queue directory into a spool, and back (export.c).
+ * Moves mail from Postfix's queue directory into a spool; export.h is the reverse.
  */
 #ifndef POSTFIX_IMPORT_H
 #define POSTFIX_IMPORT_H

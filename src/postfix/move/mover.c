@@ -28,7 +28,7 @@ int mover_fail(struct mover *m, int err, const char *format, ...)
     CHECK(err < 0);
     va_start(args, format);
     buf_clear(m->error);
-    (void)buf_addv(m->error, format, args); /* a cut text is no worse than none */
+    (void)buf_addv(m->error, format, args); /* the text may be cut */
     va_end(args);
     return err;
 }
@@ -37,7 +37,7 @@ static void tell(struct mover *m, const char *format, va_list args)
 {
     char line[LINE_MAX_BYTES];
 
-    (void)vsnprintf(line, sizeof line, format, args); /* cut is good enough */
+    (void)vsnprintf(line, sizeof line, format, args); /* may be cut */
     m->move->tell(m->move->context, line);
 }
 
@@ -62,7 +62,7 @@ void mover_leave(struct mover *m, const char *format, ...)
 
 /* ---- the directory -------------------------------------------------------------------------- */
 
-/* Postfix's master holds this lock for as long as it runs; while we have it, it does not start. */
+/* Postfix's master holds this lock while it runs, and can't start while this process holds it. */
 static int lock_master(struct mover *m)
 {
     m->lock = openat(m->fd, LOCK_FILE, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
@@ -117,10 +117,10 @@ int mover_open(struct mover *m, const struct spool_move *move, const char *stage
 void mover_close(struct mover *m)
 {
     if (m->lock >= 0) {
-        (void)close(m->lock); /* it was only locked */
+        (void)close(m->lock); /* nothing was written */
     }
     if (m->fd >= 0) {
-        (void)close(m->fd); /* of a directory */
+        (void)close(m->fd); /* nothing was written */
     }
     queue_dir_close(&m->dir);
 }
@@ -134,7 +134,7 @@ int mover_sync(struct mover *m)
     return err == 0 ? 0 : mover_fail(m, err, "%s: %s", m->move->directory, strerror(-err));
 }
 
-/* What root makes here must be Postfix's. */
+/* Gives a file that root has made to Postfix's user. */
 static int give(struct mover *m, const char *path, int fd)
 {
     struct stat st;
@@ -167,7 +167,7 @@ static int make_directory(struct mover *m, const char *path)
         return mover_fail(m, -errno, "%s/%s: %s", m->move->directory, path, strerror(errno));
     }
     err = give(m, path, fd);
-    (void)close(fd); /* of a directory */
+    (void)close(fd); /* nothing was written */
     return err;
 }
 
@@ -269,11 +269,11 @@ int stage_mark_read(struct mover *m, struct buf *ret_text)
                    : mover_fail(m, -errno, "%s/%s: %s", m->move->directory, path, strerror(errno));
     }
     got = m->io->pread(fd, bytes, sizeof bytes, 0);
-    (void)close(fd); /* it was read */
+    (void)close(fd); /* opened for reading */
     if (got < 0) {
         return mover_fail(m, (int)got, "%s/%s: %s", m->move->directory, path, strerror((int)-got));
     }
-    (void)buf_add(ret_text, slice_of(bytes, (size_t)got)); /* sticky */
+    (void)buf_add(ret_text, slice_of(bytes, (size_t)got)); /* errors are sticky */
     return 0;
 }
 
@@ -293,7 +293,7 @@ int stage_mark_write(struct mover *m, struct slice text)
     if (err == 0) {
         err = m->io->fsync(fd);
     }
-    (void)m->io->close(fd); /* it was synced */
+    (void)m->io->close(fd); /* already synced */
     if (err == 0) {
         err = m->io->renameat(m->fd, fresh, m->fd, path);
     }
@@ -343,7 +343,7 @@ int stage_list(struct mover *m, char ***ret_names, size_t *ret_count)
         int err = mover_fail(m, -errno, "%s/%s: %s", m->move->directory, m->stage, strerror(errno));
 
         if (fd >= 0) {
-            (void)close(fd); /* of a directory */
+            (void)close(fd); /* nothing was written */
         }
         return err;
     }
@@ -354,7 +354,7 @@ int stage_list(struct mover *m, char ***ret_names, size_t *ret_count)
         names = mem_grow(names, count, &size, sizeof *names);
         names[count++] = mem_string(entry->d_name);
     }
-    (void)closedir(d); /* it was read */
+    (void)closedir(d); /* opened for reading */
     *ret_names = names;
     *ret_count = count;
     return 0;

@@ -1,11 +1,11 @@
 /*
- * Mail from Postfix's queue directory into a spool, and back: `sluice import postfix`, `sluice
- * export postfix`.
+ * Moves mail from Postfix's queue directory into a spool, and back: `sluice import postfix`,
+ * `sluice export postfix`.
  */
 #ifndef POSTFIX_POSTFIX_MOVE_H
 #define POSTFIX_POSTFIX_MOVE_H
 
-/* From now on spool_mover_find knows "postfix". */
+/* Registers "postfix" for spool_mover_find. */
 void postfix_move_register(void);
 
 #endif

@@ -6,11 +6,11 @@
 
 static bool refuse(struct buf *error, const char *text)
 {
-    (void)buf_add_string(error, text); /* sticky */
+    (void)buf_add_string(error, text); /* errors are sticky */
     return false;
 }
 
-/* One option. False: refused. */
+/* Handles one option. Returns false if it is refused. */
 static bool take(struct manager_options *o, int option, char *value, bool *alone, struct buf *error)
 {
     switch (option) {
@@ -44,7 +44,7 @@ static bool take(struct manager_options *o, int option, char *value, bool *alone
     case 'S':
     case 'v':
     case 'V':
-        return true; /* of no meaning to a queue manager */
+        return true; /* no meaning for a queue manager */
     default:
         return refuse(error, "unknown option");
     }

@@ -8,8 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "mem.h"
 #include "postconf_places.h"
+#include "postconf_values.h"
 
 #define ARGUMENTS_MAX 256
 
@@ -17,7 +19,7 @@
 
 static bool fail(struct buf *error, const char *what, int number)
 {
-    (void)buf_addf(error, "%s: %s", what, strerror(number)); /* sticky */
+    (void)buf_addf(error, "%s: %s", what, strerror(number)); /* errors are sticky */
     return false;
 }
 
@@ -54,14 +56,14 @@ bool postconf_read_file(const struct postconf_source *source, const char *name, 
         return errno == ENOENT || fail(ret_error, path, errno);
     }
     ok = read_all(fd, out, path, ret_error);
-    (void)close(fd); /* only read */
+    (void)close(fd); /* opened for reading */
     return ok;
 }
 
 /* ---- lines of main.cf ---- */
 
-/* The next logical line, "name = value" with the lines that continue it; *s goes on behind it.
- * False: there is none. `room` is used again at each call. */
+/* Returns the next logical line, "name = value" with its continuation lines, and removes it from
+ * *s; false if there is none. `room` is reused by each call. */
 static bool next_line(struct slice *s, struct buf *room, struct settings_line *ret_line)
 {
     struct slice line, text;
@@ -99,7 +101,8 @@ static bool next_line(struct slice *s, struct buf *room, struct settings_line *r
 
 /* ---- the command ---- */
 
-/* The directory of the commands, if main.cf says it plainly. */
+/* Finds postconf(1), in command_directory of main.cf if that contains no `$`, else in the usual
+ * directories. */
 static void find_command(const struct postconf_source *source, char path[PATH_MAX])
 {
     static const char *const usual[] = {"/usr/sbin", "/usr/local/sbin", "/opt/postfix/sbin"};
@@ -121,7 +124,7 @@ static void find_command(const struct postconf_source *source, char path[PATH_MA
         }
     }
     for (size_t i = 0; path[0] == '\0' && i < sizeof usual / sizeof usual[0]; i++) {
-        (void)snprintf(path, PATH_MAX, "%s/postconf", usual[i]); /* fits */
+        (void)snprintf(path, PATH_MAX, "%s/postconf", usual[i]); /* it fits */
         if (access(path, X_OK) != 0) {
             path[0] = '\0';
         }
@@ -134,7 +137,7 @@ static void find_command(const struct postconf_source *source, char path[PATH_MA
 _Noreturn static void execute(const char *path, char **arguments, int output)
 {
     if (dup2(output, STDOUT_FILENO) >= 0) {
-        (void)execv(path, arguments); /* returns only when it fails */
+        (void)execv(path, arguments); /* returns only on failure */
         (void)execvp("postconf", arguments);
     }
     _exit(127);
@@ -171,7 +174,7 @@ static bool run(const struct postconf_source *source, const char *option, struct
     if (pid == 0) {
         execute(path, arguments, output[1]);
     }
-    (void)close(output[1]); /* the command's */
+    (void)close(output[1]); /* only the command writes */
     if (pid < 0) {
         (void)close(output[0]); /* nothing was read */
         return fail(error, "fork", errno);
@@ -183,7 +186,8 @@ static bool run(const struct postconf_source *source, const char *option, struct
     if (ok && (!WIFEXITED(status) || WEXITSTATUS(status) != 0)) {
         (void)buf_addf(error, "%s %s: %s %d", path[0] != '\0' ? path : "postconf", option,
                        WIFEXITED(status) ? "exit status" : "signal",
-                       WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status)); /* sticky */
+                       WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status)); /* errors are
+                                                                                     * sticky */
         ok = false;
     }
     return ok;
@@ -209,7 +213,8 @@ bool postconf_read(const struct postconf_source *source, struct buf *out, struct
         char *name = mem_copy(line.name.ptr, line.name.len);
 
         if (!settings_has(&known, name)) {
-            (void)buf_addf(out, "%s = %.*s\n", name, SLICE_ARGS(line.value)); /* sticky */
+            (void)buf_addf(out, "%s = %.*s\n", name, SLICE_ARGS(line.value)); /* errors are
+                                                                               * sticky */
         }
         mem_free(name);
     }
@@ -233,9 +238,11 @@ static bool next_field(struct slice *s, struct slice *ret_field)
     return ret_field->len > 0;
 }
 
-bool postconf_read_limits(const struct postconf_source *source, unsigned long preset,
+bool postconf_read_limits(const struct postconf_source *source, const struct settings *s,
                           struct buf *out, struct buf *ret_error)
 {
+    unsigned long long preset =
+        postconf_process_limit(settings_get(s, "default_process_limit"), POSTCONF_PROCESS_LIMIT);
     struct buf text;
     struct slice rest;
 
@@ -247,20 +254,16 @@ bool postconf_read_limits(const struct postconf_source *source, unsigned long pr
     rest = buf_slice(&text);
     while (rest.len > 0) {
         struct slice line = slice_cut(&rest, '\n'), field[7];
-        unsigned long long limit;
         size_t count = 0;
 
         while (count < 7 && next_field(&line, &field[count])) {
             count++;
         }
         if (count < 7 || !slice_equal(field[1], SLICE("unix"))) {
-            continue; /* name type private unpriv chroot wakeup maxproc */
-        }
-        if (!slice_number(field[6], 100000, &limit)) {
-            limit = preset;
+            continue; /* the fields are: name type private unpriv chroot wakeup maxproc */
         }
         (void)buf_addf(out, "%.*s_process_limit = %llu\n", SLICE_ARGS(field[0]),
-                       limit); /* sticky */
+                       postconf_process_limit(field[6], preset)); /* errors are sticky */
     }
     buf_fini(&text);
     return true;
@@ -268,7 +271,7 @@ bool postconf_read_limits(const struct postconf_source *source, unsigned long pr
 
 /* ---- our configuration ---- */
 
-/* Postfix's parameters that mean here what they mean there. */
+/* Parameters with the same meaning in Postfix and here. */
 static const char *const taken[] = {
     "myhostname",
     "mydomain",
@@ -312,7 +315,7 @@ static const char *const taken[] = {
     "default_recipient_refill_delay",
 };
 
-/* What may stand behind TRANSPORT_. */
+/* Suffixes of TRANSPORT. */
 static const char *const suffixes[] = {
     "_initial_destination_concurrency",
     "_destination_concurrency_limit",
@@ -334,9 +337,10 @@ static const char *const suffixes[] = {
 
 #define OWN_PREFIX POSTCONF_OWN_PREFIX
 
-/* `$` would begin a name. */
-static void put_value(struct buf *out, struct slice value)
+/* Appends a line with this text as value; a single `$` would begin a name. */
+static void put(struct buf *out, struct slice name, struct slice value)
 {
+    (void)buf_addf(out, "%.*s = ", SLICE_ARGS(name)); /* all errors are sticky */
     for (size_t i = 0; i < value.len; i++) {
         if (value.ptr[i] == '$') {
             (void)buf_add_byte(out, '$');
@@ -346,22 +350,49 @@ static void put_value(struct buf *out, struct slice value)
     (void)buf_add_byte(out, '\n');
 }
 
-static void put(struct buf *out, struct slice name, struct slice value)
+/* Appends a value of `p` in our form. A value that Postfix refuses is refused here, too, by name.
+ * But values of a transport are only read by Postfix at its first delivery, so there the default is
+ * used and other mail continues. */
+static void put_value(struct buf *out, const struct param *p, const struct settings_line *line,
+                      bool of_transport, struct buf *notes)
 {
-    (void)buf_addf(out, "%.*s = ", SLICE_ARGS(name));
-    put_value(out, value);
-}
+    struct buf text;
+    bool changed;
 
-/* Of a transport: has the name such a suffix, and not the prefix of a default? */
-static bool is_of_transport(struct slice name)
-{
-    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
-        if (slice_ends_nocase(name, slice_string(suffixes[i])) && name.len > strlen(suffixes[i])) {
-            return !slice_starts(name, SLICE("default_")) && !slice_starts(name, SLICE("qmgr_")) &&
-                   !slice_starts(name, SLICE("smtpd_")) && !slice_starts(name, SLICE(OWN_PREFIX));
+    buf_init(&text, POSTCONF_MAX);
+    if (!postconf_put_value(p, line->value, &text, &changed)) {
+        if (of_transport) {
+            (void)buf_addf(notes, "%.*s: found `%.*s', which Postfix refuses; the default counts\n",
+                           SLICE_ARGS(line->name), SLICE_ARGS(line->value)); /* all errors are
+                                                                              * sticky */
+        } else {
+            put(out, line->name, line->value);
+        }
+    } else {
+        (void)buf_addf(out, "%.*s = %s\n", SLICE_ARGS(line->name), buf_cstr(&text));
+        if (changed) {
+            (void)buf_addf(notes, "%.*s: found `%.*s', which Postfix takes; here %s counts\n",
+                           SLICE_ARGS(line->name), SLICE_ARGS(line->value), buf_cstr(&text));
         }
     }
-    return false;
+    buf_fini(&text);
+}
+
+/* Returns the policy value that this name sets for a transport; NULL if it is no such name. */
+static const struct param *of_transport(struct slice name)
+{
+    struct slice unused;
+
+    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
+        if (slice_ends_nocase(name, slice_string(suffixes[i])) && name.len > strlen(suffixes[i])) {
+            return slice_starts(name, SLICE("default_")) || slice_starts(name, SLICE("qmgr_")) ||
+                           slice_starts(name, SLICE("smtpd_")) ||
+                           slice_starts(name, SLICE(OWN_PREFIX))
+                       ? NULL
+                       : param_find_override(name, &unused);
+        }
+    }
+    return NULL;
 }
 
 static bool sets(struct slice main_cf, const char *name)
@@ -381,14 +412,17 @@ static bool sets(struct slice main_cf, const char *name)
     return found;
 }
 
-/* Where Postfix has the thing under another name, or in another form. */
+/* Appends parameters that have another name or form in Postfix. */
 static void put_places(const struct settings *s, struct slice main_cf, struct buf *out)
 {
     struct slice queue = settings_get(s, "queue_directory"),
                  data = settings_get(s, "data_directory");
+    struct buf spool;
 
-    (void)buf_add_string(out, "spool = postfix:");
-    put_value(out, queue);
+    buf_init(&spool, POSTCONF_MAX);
+    (void)buf_addf(&spool, "postfix:%.*s", SLICE_ARGS(queue)); /* all errors are sticky */
+    put(out, SLICE("spool"), buf_slice(&spool));
+    buf_fini(&spool);
     if (!sets(main_cf, "state_directory")) {
         (void)buf_addf(out, "state_directory = %.*s/sluice\n", SLICE_ARGS(data));
     }
@@ -405,18 +439,20 @@ void postconf_put_log(const struct settings *s, struct buf *out)
     struct slice service = settings_get(s, "postlog_service_name");
 
     if (settings_get(s, "maillog_file").len == 0) {
-        (void)buf_add_string(out, "syslog"); /* sticky */
+        (void)buf_add_string(out, "syslog"); /* errors are sticky */
     } else {
         (void)buf_addf(out, "postlog:%.*s/public/%.*s",
                        SLICE_ARGS(settings_get(s, "queue_directory")),
-                       SLICE_ARGS(service.len > 0 ? service : SLICE("postlog"))); /* sticky */
+                       SLICE_ARGS(service.len > 0 ? service : SLICE("postlog"))); /* errors are
+                                                                                   * sticky */
     }
 }
 
 void postconf_translate(const struct settings *s, struct slice limits, struct slice main_cf,
-                        struct slice own, struct slice log, struct buf *out)
+                        struct slice own, struct slice log, struct buf *out, struct buf *notes)
 {
     struct settings_line line;
+    const struct param *p;
     struct buf room;
 
     (void)buf_add_string(out,
@@ -427,12 +463,17 @@ void postconf_translate(const struct settings *s, struct slice limits, struct sl
     }
     for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++) {
         if (settings_has(s, taken[i]) && !sets(main_cf, taken[i])) {
-            put(out, slice_string(taken[i]), settings_get(s, taken[i]));
+            line.name = slice_string(taken[i]);
+            line.value = settings_get(s, taken[i]);
+            p = param_find(line.name);
+            CHECK(p != NULL);
+            put_value(out, p, &line, false, notes);
         }
     }
     for (size_t i = 0; settings_at(s, i, &line); i++) {
-        if (is_of_transport(line.name)) {
-            put(out, line.name, line.value);
+        p = of_transport(line.name);
+        if (p != NULL) {
+            put_value(out, p, &line, true, notes);
         }
     }
     (void)buf_add(out, limits);

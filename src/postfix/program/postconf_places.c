@@ -41,22 +41,14 @@ static unsigned lines_of(struct slice text)
     return count;
 }
 
-/* The place that line `number` of our configuration has come from. `column` is of that line. */
-static void put_place(const struct postconf_places *p, unsigned number, struct slice column,
-                      struct buf *out)
+/* Appends the place of a parameter that Postfix's files set, with our prefix or without. */
+static void put_place_of(const struct postconf_places *p, struct slice name, struct buf *out)
 {
-    unsigned own = lines_of(slice_of(p->text.ptr, p->text.len - p->own.len)), line;
-    struct slice text = line_at(p->text, number);
-    struct slice name = slice_trim(slice_of(text.ptr, slice_find(text, '=')));
+    unsigned line;
     struct buf ours;
 
-    if (number > own) {
-        (void)buf_addf(out, "%s/sluice.cf:%u:%.*s:", p->directory, number - own,
-                       SLICE_ARGS(column)); /* sticky, as all */
-        return;
-    }
-    buf_init(&ours, p->text.len + sizeof POSTCONF_OWN_PREFIX);
-    (void)buf_addf(&ours, POSTCONF_OWN_PREFIX "%.*s", SLICE_ARGS(name));
+    buf_init(&ours, name.len + sizeof POSTCONF_OWN_PREFIX);
+    (void)buf_addf(&ours, POSTCONF_OWN_PREFIX "%.*s", SLICE_ARGS(name)); /* all errors are sticky */
     line = postconf_line_of(p->main_cf, buf_slice(&ours));
     if (line == 0) {
         line = postconf_line_of(p->main_cf, name);
@@ -71,7 +63,23 @@ static void put_place(const struct postconf_places *p, unsigned number, struct s
     }
 }
 
-/* A line "PATH:LINE:COLUMN: text". */
+/* Appends the place that line `number` of our configuration was made from. `column` is that of the
+ * line. */
+static void put_place(const struct postconf_places *p, unsigned number, struct slice column,
+                      struct buf *out)
+{
+    unsigned own = lines_of(slice_of(p->text.ptr, p->text.len - p->own.len));
+    struct slice text = line_at(p->text, number);
+
+    if (number > own) {
+        (void)buf_addf(out, "%s/sluice.cf:%u:%.*s:", p->directory, number - own,
+                       SLICE_ARGS(column)); /* errors are sticky */
+        return;
+    }
+    put_place_of(p, slice_trim(slice_of(text.ptr, slice_find(text, '='))), out);
+}
+
+/* Translates a line "PATH:LINE:COLUMN: text"; false if it has another form. */
 static bool put_line(const struct postconf_places *p, struct slice line, struct buf *out)
 {
     struct slice rest = line, number, column;
@@ -105,5 +113,15 @@ void postconf_put_places(const struct postconf_places *p, struct slice complaint
             (void)buf_add(out, line);
         }
         (void)buf_add_byte(out, '\n');
+    }
+}
+
+void postconf_put_notes(const struct postconf_places *p, struct slice notes, struct buf *out)
+{
+    while (notes.len > 0) {
+        struct slice line = slice_cut(&notes, '\n');
+
+        put_place_of(p, slice_of(line.ptr, slice_find(line, ':')), out);
+        (void)buf_addf(out, " warning: %.*s\n", SLICE_ARGS(line)); /* errors are sticky */
     }
 }

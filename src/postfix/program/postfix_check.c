@@ -1,10 +1,10 @@
 /*
- * Reads Postfix's configuration as the queue manager does at its start, and master.cf besides, and
+ * Reads Postfix's configuration as the queue manager does at its start, and also master.cf, and
  * prints findings, each with its place:
  *
- *     error    the queue manager would not start, or mail would not go
- *     warning  something that is configured has no effect, or another one
- *     note     what an operator may want to know
+ *     error    the queue manager would not start, or mail would not be delivered
+ *     warning  a setting has no effect, or another one than in Postfix
+ *     note     information for the operator
  */
 #include "postfix_check.h"
 
@@ -16,6 +16,7 @@
 #include "bundle.h"
 #include "postconf.h"
 #include "postconf_places.h"
+#include "postconf_values.h"
 #include "settings.h"
 
 #define FIELDS        8 /* name type private unpriv chroot wakeup maxproc command */
@@ -83,8 +84,8 @@ static bool take_field(struct slice *s, struct slice *ret_field)
     return ret_field->len > 0;
 }
 
-/* The next service; *line counts lines. The text of the arguments is in `room`, which is cleared
- * first. */
+/* Reads the next service; *line counts lines. The text of the arguments is in `room`, which is
+ * cleared first. */
 static bool next_service(struct slice *rest, unsigned *line, struct buf *room, struct service *ret)
 {
     while (rest->len > 0) {
@@ -100,10 +101,10 @@ static bool next_service(struct slice *rest, unsigned *line, struct buf *room, s
             count++;
         }
         if (count < FIELDS) {
-            continue; /* master(8) says so */
+            continue; /* master(8) reports it */
         }
         buf_clear(room);
-        (void)buf_add(room, slice_trim(text)); /* sticky, as all */
+        (void)buf_add(room, slice_trim(text)); /* all errors are sticky */
         while (rest->len > 0 && (is_blank(rest->ptr[0]) || rest->ptr[0] == '#')) {
             text = slice_cut(rest, '\n');
             *line += 1;
@@ -112,7 +113,7 @@ static bool next_service(struct slice *rest, unsigned *line, struct buf *room, s
                 (void)buf_add(room, slice_trim(text));
             }
         }
-        room->failed = false; /* what is beyond is passed over */
+        room->failed = false; /* a longer text is cut */
         ret->arguments = buf_slice(room);
         return true;
     }
@@ -215,7 +216,7 @@ static bool is_agent(const struct service *v)
     return false;
 }
 
-/* A policy value as Postfix has it. */
+/* Returns the value of a policy value in Postfix: that of the transport, or the default. */
 static struct slice value_of(const struct check *c, struct slice transport, const char *suffix)
 {
     struct buf name;
@@ -236,7 +237,8 @@ static struct slice value_of(const struct check *c, struct slice transport, cons
 static void print_transports(struct check *c)
 {
     struct slice rest = buf_slice(&c->master_cf);
-    uint64_t preset = settings_number(&c->s, "default_process_limit", 100, 100000);
+    unsigned long long preset = postconf_process_limit(settings_get(&c->s, "default_process_limit"),
+                                                       POSTCONF_PROCESS_LIMIT);
     unsigned line = 0;
     struct buf room;
     struct service v;
@@ -251,9 +253,7 @@ static void print_transports(struct check *c)
         if (!is_agent(&v)) {
             continue;
         }
-        if (!slice_number(v.field[MAXPROC], 100000, &limit)) {
-            limit = preset;
-        }
+        limit = postconf_process_limit(v.field[MAXPROC], preset);
         at_once = value_of(c, v.field[NAME], "destination_concurrency_limit");
         rcpts = value_of(c, v.field[NAME], "destination_recipient_limit");
         if (limit == 0) {
@@ -342,7 +342,7 @@ static void look_at_program(struct check *c)
 
 /* ---- ours ---- */
 
-/* postconf(1) warns of names that nothing refers to. */
+/* Lists our lines in main.cf. postconf(1) warns of those that no line of master.cf mentions. */
 static void look_at_own_lines(struct check *c)
 {
     struct slice rest = buf_slice(&c->main_cf);
@@ -387,19 +387,20 @@ static void look_at_own_lines(struct check *c)
     buf_fini(&room);
 }
 
-/* The configuration that the queue manager makes of it. */
+/* Checks the configuration that the queue manager makes. */
 static void look_at_configuration(struct check *c, struct slice limits)
 {
     struct postconf_places places = {
         .directory = c->directory, .main_cf = buf_slice(&c->main_cf), .own = buf_slice(&c->own)};
-    struct buf text, path, complaints, told;
+    struct buf text, path, complaints, notes, told;
     struct bundle bundle;
 
     buf_init(&text, POSTCONF_MAX);
     buf_init(&path, PLACE_MAX);
     buf_init(&complaints, COMPLAINTS);
+    buf_init(&notes, COMPLAINTS);
     buf_init(&told, COMPLAINTS);
-    postconf_translate(&c->s, limits, places.main_cf, places.own, SLICE("stderr"), &text);
+    postconf_translate(&c->s, limits, places.main_cf, places.own, SLICE("stderr"), &text, &notes);
     (void)buf_addf(&path, "%.*s/sluice/qmgr.conf",
                    SLICE_ARGS(settings_get(&c->s, "data_directory")));
     places.path = buf_cstr(&path);
@@ -409,12 +410,14 @@ static void look_at_configuration(struct check *c, struct slice limits)
     } else {
         c->errors++;
     }
-    complaints.failed = false; /* the first ones say enough */
+    complaints.failed = notes.failed = false; /* later complaints may be cut */
+    postconf_put_notes(&places, buf_slice(&notes), &told);
     postconf_put_places(&places, buf_slice(&complaints), &told);
     told.failed = false;
     fputs(buf_cstr(&told), c->out);
     fprintf(c->out, "%s: made at each start, for `sluice -c'\n", places.path);
     buf_fini(&told);
+    buf_fini(&notes);
     buf_fini(&complaints);
     buf_fini(&path);
     buf_fini(&text);
@@ -433,9 +436,7 @@ static bool load(struct check *c, struct buf *limits, struct buf *error)
     ok = ok && postconf_read_file(&source, "sluice.cf", &c->own, error) &&
          postconf_read(&source, &c->parameters, error);
     settings_init(&c->s, ok ? buf_slice(&c->parameters) : SLICE(""));
-    return ok && postconf_read_limits(&source,
-                                      settings_number(&c->s, "default_process_limit", 100, 100000),
-                                      limits, error);
+    return ok && postconf_read_limits(&source, &c->s, limits, error);
 }
 
 int postfix_check(const char *directory, FILE *out)

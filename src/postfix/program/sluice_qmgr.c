@@ -1,14 +1,14 @@
 /*
- * sluice-qmgr: a queue manager for Postfix. Postfix's master(8) starts it in the place of qmgr(8);
- * this process is the parent of the queue process and of the control process (with events also of
- * those for web hooks and for What if), and is what master knows: it ends when master closes the
- * status channel, and all of them with it.
+ * sluice-qmgr: a queue manager for Postfix, which Postfix's master(8) starts instead of qmgr(8).
+ * This process is the one that master knows, and the parent of the queue process and the control
+ * process (with events also of the processes for web hooks and for What if). It ends, with all of
+ * them, when master closes the status channel.
  *
  *     options + main.cf + master.cf + sluice.cf --> configuration --> parent (parent.h)
  *
- * The queue process has inherited what master gives its daemons (master_link.h). All state is on
- * disk, so every end is as good as another, and none waits for deliveries: agents go on by
- * themselves and mark in the files what they have done.
+ * The queue process inherits the descriptors that master passes to its daemons (master_link.h). All
+ * state is on disk, so the process may end in any way, and never waits for deliveries: agents
+ * continue alone and mark finished recipients in the files.
  */
 #include <errno.h>
 #include <event2/event.h>
@@ -36,19 +36,21 @@
 #include "program.h"
 #include "queue_ask.h"
 
-static const struct role_ops *const roles[] = {&queue_role, &control_role, &hook_role, &whatif_role,
-                                               NULL};
+static const struct role_ops *const roles[] = {&queue_role, &resolve_role, &control_role,
+                                               &hook_role,  &whatif_role,  NULL};
+
+#define COMPLAINTS_MAX 65536 /* bytes of text about a configuration */
 
 static char *mail_owner;     /* owned */
-static bool log_is_open;     /* the one that Postfix's configuration names */
-static struct event *status; /* owned: of the status channel */
+static bool log_is_open;     /* the log that Postfix's configuration names is open */
+static struct event *status; /* owned; event of the status channel */
 
-/* Only the queue process talks to master; what others inherit would keep channels open that master
- * has closed. */
+/* Closes master's descriptors in processes other than the queue process. They would keep channels
+ * open that master has closed. */
 static void close_inherited(void)
 {
     for (int fd = MASTER_FLOW_READ; fd <= MASTER_LISTEN; fd++) {
-        (void)close(fd); /* of a process of ours that is told by its role */
+        (void)close(fd); /* a role's process of ours, started with --role */
     }
 }
 
@@ -59,7 +61,7 @@ static bool is_another_role(int argc, char **argv)
 
 /* ---- under master ---- */
 
-/* Master has ended, or wants another process: a reload. */
+/* Ends the daemon: master has ended, or starts another process for a reload. */
 static void on_status(evutil_socket_t fd, short what, void *arg)
 {
     char byte;
@@ -80,7 +82,7 @@ static bool become_owner(void)
             setuid(user->pw_uid) == 0);
 }
 
-/* All processes run, with their own users. */
+/* Becomes mail_owner after all processes run under their own users. */
 static void begun(struct parent *p)
 {
     status = event_new(parent_base(p), MASTER_STATUS, EV_READ | EV_PERSIST, on_status, p);
@@ -99,7 +101,7 @@ static void ended(int exit_status)
 
 /* ---- the start ---- */
 
-/* The first part of the tag of log lines, before the configuration is known. */
+/* Returns the first part of the tag of log lines, before the configuration is loaded. */
 static const char *log_tag(void)
 {
     const char *tag = getenv("MAIL_LOGTAG");
@@ -107,7 +109,7 @@ static const char *log_tag(void)
     return tag != NULL ? tag : "postfix";
 }
 
-/* The log while the configuration is not known: the socket that master tells of, or syslog. */
+/* Opens the log before the configuration is loaded: the socket named by master, or syslog. */
 static void open_early_log(const struct manager_options *o)
 {
     const char *service = getenv("POSTLOG_SERVICE");
@@ -115,17 +117,18 @@ static void open_early_log(const struct manager_options *o)
 
     buf_init(&where, 4096);
     buf_init(&unused, 4096);
-    (void)buf_addf(&where, "postlog:%s", service == NULL ? "" : service); /* sticky */
+    (void)buf_addf(&where, "postlog:%s", service == NULL ? "" : service); /* errors are sticky */
     if (where.failed || service == NULL ||
         !log_open(buf_cstr(&where), "", log_tag(), o->program, &unused)) {
-        (void)log_open("syslog", "", log_tag(), o->program, &unused); /* else standard error */
+        (void)log_open("syslog", "", log_tag(), o->program, &unused); /* on failure standard
+                                                                       * error */
     }
     buf_fini(&unused);
     buf_fini(&where);
 }
 
-/* As Postfix's daemons end that can't work: told in the log, and not again at once. A log that is
- * busy has until then to take the line. */
+/* Ends as Postfix's daemons do that can't work: with a line in the log, and after a pause. A busy
+ * log has until then to accept the line. */
 static int give_up(const struct manager_options *o, struct buf *error)
 {
     static const struct timespec tenth = {.tv_nsec = 100000000};
@@ -136,13 +139,13 @@ static int give_up(const struct manager_options *o, struct buf *error)
     log_fatal("%s", buf_cstr(error));
     for (int i = 0; i < 10 || (log_waiting() && i < 100); i++) {
         log_flush();
-        (void)nanosleep(&tenth, NULL); /* a shorter time does no harm */
+        (void)nanosleep(&tenth, NULL); /* a shorter pause is no problem */
     }
     return 1;
 }
 
-/* Where Postfix logs; or, when that can't be opened, standard error, which master leaves us: mail
- * goes on without a syslog daemon. */
+/* Opens Postfix's log. If that fails, uses standard error, which master leaves open, as mail must
+ * be delivered without a syslog daemon, too. */
 static void find_log(const struct manager_options *o, const struct settings *s, struct buf *log)
 {
     struct buf error;
@@ -159,9 +162,10 @@ static void find_log(const struct manager_options *o, const struct settings *s, 
     buf_fini(&error);
 }
 
-/* Postfix's configuration, and what is made of it. */
+/* Postfix's configuration, and the texts that are made from it. */
 struct loaded {
     struct buf text, parameters, path, main_cf, own;
+    struct buf notes; /* notes of postconf_translate */
 };
 
 static void loaded_init(struct loaded *l)
@@ -171,10 +175,12 @@ static void loaded_init(struct loaded *l)
     buf_init(&l->path, 4096);
     buf_init(&l->main_cf, POSTCONF_MAX);
     buf_init(&l->own, POSTCONF_MAX);
+    buf_init(&l->notes, COMPLAINTS_MAX);
 }
 
 static void loaded_fini(struct loaded *l)
 {
+    buf_fini(&l->notes);
     buf_fini(&l->own);
     buf_fini(&l->main_cf);
     buf_fini(&l->path);
@@ -196,15 +202,13 @@ static bool load(const struct manager_options *o, struct loaded *l, struct buf *
          postconf_read_file(&source, "main.cf", &l->main_cf, error) &&
          postconf_read_file(&source, "sluice.cf", &l->own, error);
     settings_init(&s, buf_slice(&l->parameters));
-    ok = ok &&
-         postconf_read_limits(&source, settings_number(&s, "default_process_limit", 100, 100000),
-                              &limits, error);
+    ok = ok && postconf_read_limits(&source, &s, &limits, error);
     if (ok) {
         find_log(o, &s, &log);
         postconf_translate(&s, buf_slice(&limits), buf_slice(&l->main_cf), buf_slice(&l->own),
-                           buf_slice(&log), &l->text);
+                           buf_slice(&log), &l->text, &l->notes);
         (void)buf_addf(&l->path, "%.*s/sluice/qmgr.conf",
-                       SLICE_ARGS(settings_get(&s, "data_directory"))); /* sticky */
+                       SLICE_ARGS(settings_get(&s, "data_directory"))); /* errors are sticky */
         mail_owner = strdup(settings_get(&s, "mail_owner").ptr);
         CHECK(mail_owner != NULL);
     }
@@ -214,23 +218,53 @@ static bool load(const struct manager_options *o, struct loaded *l, struct buf *
     return ok;
 }
 
-/* What is wrong, with its place in the files that the operator writes. */
-static int refuse(const struct manager_options *o, const struct loaded *l, struct buf *complaints)
+/* Appends the complaints, each with its place in the files that the operator edits. */
+static void put_complaints(const struct manager_options *o, const struct loaded *l,
+                           struct slice complaints, struct buf *out)
 {
     struct postconf_places places = {.path = buf_cstr((struct buf *)(uintptr_t)&l->path),
                                      .directory = o->directory,
                                      .text = buf_slice(&l->text),
                                      .main_cf = buf_slice(&l->main_cf),
                                      .own = buf_slice(&l->own)};
+
+    postconf_put_notes(&places, buf_slice(&l->notes), out);
+    postconf_put_places(&places, complaints, out);
+    out->failed = false; /* later complaints may be cut */
+}
+
+static int refuse(const struct manager_options *o, const struct loaded *l, struct slice complaints)
+{
     struct buf error;
     int exit_status;
 
-    buf_init(&error, 65536);
-    postconf_put_places(&places, buf_slice(complaints), &error);
-    error.failed = false; /* the first ones say enough */
+    buf_init(&error, COMPLAINTS_MAX);
+    put_complaints(o, l, complaints, &error);
     exit_status = give_up(o, &error);
     buf_fini(&error);
     return exit_status;
+}
+
+/* Logs warnings about a configuration that can be used, one per line. */
+static void log_odd(const struct manager_options *o, const struct loaded *l,
+                    struct slice complaints)
+{
+    static const char word[] = " warning:"; /* the log adds its own */
+    struct slice rest;
+    struct buf lines;
+
+    buf_init(&lines, COMPLAINTS_MAX);
+    put_complaints(o, l, complaints, &lines);
+    rest = buf_slice(&lines);
+    while (rest.len > 0) {
+        struct slice line = slice_cut(&rest, '\n');
+        const char *found = memmem(line.ptr, line.len, word, sizeof word - 1);
+        size_t at = found != NULL ? (size_t)(found - line.ptr) : line.len;
+
+        log_warning("%.*s%.*s", (int)at, line.ptr,
+                    SLICE_ARGS(slice_skip(line, found != NULL ? at + sizeof word - 1 : at)));
+    }
+    buf_fini(&lines);
 }
 
 static int start(const struct manager_options *o)
@@ -248,7 +282,7 @@ static int start(const struct manager_options *o)
     int exit_status;
 
     loaded_init(&l);
-    buf_init(&error, 65536);
+    buf_init(&error, COMPLAINTS_MAX);
     if (!load(o, &l, &error)) {
         exit_status = give_up(o, &error);
     } else {
@@ -257,11 +291,12 @@ static int start(const struct manager_options *o)
         plan.text = buf_slice(&l.text);
         plan.first = &bundle;
         if (bundle_load_text(plan.path, plan.text, &bundle, &error)) {
+            log_odd(o, &l, buf_slice(&error));
             confine_limits();
             exit_status = parent_main(&plan);
             bundle_fini(&bundle);
         } else {
-            exit_status = refuse(o, &l, &error);
+            exit_status = refuse(o, &l, buf_slice(&error));
         }
     }
     buf_fini(&error);

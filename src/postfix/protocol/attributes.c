@@ -6,7 +6,7 @@
 
 /* ---- writing ---- */
 
-/* Appends to a buf may fail; that is sticky there, and the caller looks at the end. */
+/* Appends to a buf may fail. Such an error is sticky, and the caller checks it at the end. */
 
 static void put_name(struct buf *out, const char *name)
 {
@@ -37,7 +37,7 @@ void attributes_put_int(struct buf *out, const char *name, int32_t value)
 
 void attributes_put_size(struct buf *out, const char *name, uint64_t value)
 {
-    char digits[20 + 1] = ""; /* of the largest number, and a NUL */
+    char digits[20 + 1] = ""; /* digits of the largest number, and a NUL */
     size_t at = sizeof digits - 1;
 
     do {
@@ -94,7 +94,7 @@ enum attributes_event attributes_scan(struct attributes_scan *scan, struct slice
             return *ret_len <= ATTRIBUTES_LIST_MAX ? ATTRIBUTES_LIST : ATTRIBUTES_BAD;
         }
         if (is_nul) {
-            scan->in_value = scan->in_name; /* behind the name comes the value */
+            scan->in_value = scan->in_name; /* the value follows the name */
             scan->in_name = false;
         } else {
             scan->in_name = !scan->in_value;
@@ -118,7 +118,7 @@ bool attributes_take(struct slice *list, const char *name, struct slice *ret_val
     rest = slice_skip(rest, len + 1);
     end = slice_find(rest, '\0');
     if (end == rest.len) {
-        return false; /* not a complete list */
+        return false; /* the list is not complete */
     }
     *ret_value = slice_of(rest.ptr, end);
     *list = slice_skip(rest, end + 1);

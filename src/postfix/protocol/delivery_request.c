@@ -8,7 +8,7 @@
 
 /* ---- releases ---- */
 
-/* The number at the start; *s goes on behind it and one dot. -1: there is none. */
+/* Returns the number at the start of *s, or -1; removes it and one dot from *s. */
 static int take_number(struct slice *s)
 {
     int n = -1;
@@ -36,10 +36,10 @@ struct postfix_release postfix_release_of(struct slice mail_version)
 
 /* ---- requests ---- */
 
-/* Five times and a count, as the C structure of the programs that read it lies in memory: they are
- * of the same build as this machine's Postfix. */
+/* Five times and a count, in the memory layout of the C structure of Postfix's programs, which are
+ * built for the same machine. */
 struct times {
-    struct timeval at[5]; /* arrival, activation; the agent's own: hand-off, set-up, end */
+    struct timeval at[5]; /* arrival and activation; hand-off, set-up and end are for the agent */
     int reused;
 };
 
@@ -53,7 +53,7 @@ static void put_times(struct buf *out, struct wall arrived, struct wall activate
 {
     struct times t;
 
-    memset(&t, 0, sizeof t); /* its padding is sent, too */
+    memset(&t, 0, sizeof t); /* the padding is sent, too */
     t.at[0] = timeval_of(arrived);
     t.at[1] = timeval_of(activated);
     attributes_put_data(out, "time", &t, sizeof t);
@@ -111,7 +111,7 @@ void delivery_put_verp_sender(struct buf *out, struct slice sender, struct slice
     (void)buf_addf(out, "%.*s%c%.*s%c%.*s%.*s", (int)at, sender.ptr, delimiters.ptr[0],
                    (int)at_rcpt, recipient.ptr, delimiters.ptr[1],
                    SLICE_ARGS(slice_skip(recipient, at_rcpt + 1)),
-                   SLICE_ARGS(slice_skip(sender, at))); /* sticky */
+                   SLICE_ARGS(slice_skip(sender, at))); /* errors are sticky */
 }
 
 /* ---- answers ---- */

@@ -1,5 +1,5 @@
 /*
- * What the queue manager and a delivery agent of Postfix say to each other, without I/O. One
+ * The protocol between the queue manager and a delivery agent of Postfix, without I/O. One
  * connection is one delivery:
  *
  *     manager                                   agent
@@ -9,8 +9,8 @@
  *                          <---  reply (may take minutes)
  *       close
  *
- * What became of each recipient is not in the reply: the agent has marked those that are done in
- * the queue file, and written the logs of those that are not.
+ * The reply has no results of single recipients: the agent has marked those that are done in the
+ * queue file, and appended the others to their logs.
  */
 #ifndef POSTFIX_DELIVERY_REQUEST_H
 #define POSTFIX_DELIVERY_REQUEST_H
@@ -22,25 +22,26 @@
 #include "slice.h"
 #include "times.h"
 
-/* What differs between releases of Postfix. */
+/* Differences between releases of Postfix. */
 struct postfix_release {
-    bool servers_greet; /* 3.6: rewrite, bounce, .. send a hello */
-    bool says_sendopts; /* 3.10: the attribute is called so, before it smtputf8 */
+    bool servers_greet; /* since 3.6: rewrite, bounce and other servers send a hello */
+    bool says_sendopts; /* since 3.10: the attribute is named sendopts, before that smtputf8 */
 };
 
-/* From mail_version ("3.7.11", "3.12-20260821"); what can't be read is taken for a new one. */
+/* Parses mail_version ("3.7.11", "3.12-20260821"). A text that can't be parsed counts as a new
+ * release. */
 struct postfix_release postfix_release_of(struct slice mail_version);
 
 enum delivery_request_flag {
-    DELIVERY_MARK_DONE = 1, /* mark those that are done in the file */
-    DELIVERY_BOUNCE = 2,    /* write a bounce log for those that fail */
-    DELIVERY_CACHED = 2048, /* may take a cached connection */
+    DELIVERY_MARK_DONE = 1, /* mark recipients that are done in the file */
+    DELIVERY_BOUNCE = 2,    /* write a bounce log for recipients that fail */
+    DELIVERY_CACHED = 2048, /* a cached connection may be used */
     DELIVERY_KEEP = 4096,   /* keep the connection for another delivery */
 };
 
-/* A whole request; slices are borrowed for the call. */
+/* A complete request; slices are borrowed for the call. */
 struct delivery_request {
-    unsigned flags; /* enum delivery_request_flag, and trace flags of the message */
+    unsigned flags; /* bits of enum delivery_request_flag, and trace flags of the message */
     struct slice queue_id;
     uint64_t data_offset, content_length;
     struct slice nexthop, encoding;
@@ -61,28 +62,29 @@ struct delivery_request_rcpt {
     unsigned notify;
 };
 
-/* Append the request; exactly rcpt_count recipients are to follow. *out is sticky. */
+/* Appends the request; exactly rcpt_count recipients must follow. Errors of *out are sticky. */
 void delivery_request_put(struct buf *out, const struct delivery_request *m,
                           const struct postfix_release *release);
 void delivery_request_put_rcpt(struct buf *out, const struct delivery_request_rcpt *r);
-/* The five attributes of a recipient, without the end of their list: so they are in requests to
- * bounce(8), too. */
+/* Appends the five attributes of a recipient, without the end of their list; requests to bounce(8)
+ * have them in this form, too. */
 void delivery_request_put_rcpt_attributes(struct buf *out, const struct delivery_request_rcpt *r);
 
 /* Is the list the hello of an agent, of any release? */
 bool delivery_hello_is_right(struct slice list);
 
 struct delivery_reply {
-    bool deferred;       /* some recipient has to be tried again */
-    struct slice status; /* "4.4.1" and the reason: the site is bad. Empty: it is fine */
+    bool deferred;       /* some recipient must be tried again */
+    struct slice status; /* "4.4.1" if the site is bad, then with the reason; empty if it is fine */
     struct slice reason;
 };
 
-/* From a complete list; the slices are borrowed from it. False: it is no reply. */
+/* Parses a complete list, from which the slices are borrowed. Returns false if it is not a
+ * reply. */
 bool delivery_reply_parse(struct slice list, struct delivery_reply *ret_reply);
 
-/* The sender of a request with VERP: LOCAL d1 RLOCAL d2 RDOMAIN @ DOMAIN, appended to *out. Without
- * `@` in an address there is nothing behind it. */
+/* Appends the sender of a request with VERP, LOCAL d1 RLOCAL d2 RDOMAIN @ DOMAIN, to *out. An
+ * address without `@` has no domain. */
 void delivery_put_verp_sender(struct buf *out, struct slice sender, struct slice delimiters,
                               struct slice recipient);
 

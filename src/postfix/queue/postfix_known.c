@@ -1,10 +1,10 @@
 /*
- * Messages on disk that were asked for, by their queue id or by a list: reading and changing them.
- * Each has an id of ours (struct store_known), by which it can be read and changed until too many
- * others were asked for. A message that is taken into active/ goes on under that id.
+ * Messages on disk that were requested, by queue id or by a list: reading and changing them. Each
+ * has an id of ours (struct store_known), by which it can be read and changed until too many other
+ * messages were requested. A message that is taken into active/ keeps that id.
  *
- * Operators' changes are the file operations of postsuper(1) and flush(8), made at the commit; a
- * file that has gone meanwhile is no fault.
+ * Changes by operators are the file operations of postsuper(1) and flush(8), made at the commit. A
+ * file that is gone by then is no error.
  */
 #include <errno.h>
 #include <string.h>
@@ -14,10 +14,10 @@
 #include "mem.h"
 #include "postfix_store.h"
 
-/* More than a page of a list, and more than a person names. */
+/* Limit of such messages: more than a page of a list, and more than a person names. */
 #define KNOWN_MAX 5000
 
-/* Where a message may be, the most likely first. */
+/* Queues where a message may be, the most likely first. */
 static const enum queue_dir_name places[] = {QUEUE_DIR_DEFERRED, QUEUE_DIR_HOLD, QUEUE_DIR_INCOMING,
                                              QUEUE_DIR_CORRUPT};
 
@@ -68,7 +68,7 @@ bool known_take(struct postfix_store *s, struct slice name, struct msg_id *ret_i
     return true;
 }
 
-/* Where it is now; -ENOENT when it is nowhere, or active. */
+/* Finds the queue of a message; -ENOENT if it is in none, or active. */
 static int locate(struct postfix_store *s, const struct store_known *k,
                   enum queue_dir_name *ret_place, struct queue_dir_file *ret_file)
 {
@@ -90,8 +90,8 @@ static int no_message(struct postfix_store *s, const struct store_known *k, int 
     return spool_fail(&s->base, err, "%s: %s", k->name, strerror(-err));
 }
 
-/* One more, in the place of the one that was used least if there are many. Those that the open
- * batch changes stay. */
+/* Adds a message; if there are many, it replaces the least recently used, unless the open batch
+ * changes that one. */
 static struct store_known *known_add(struct postfix_store *s, struct slice name)
 {
     struct store_known *oldest = TAILQ_FIRST(&s->known_by_use), *k;
@@ -132,7 +132,7 @@ struct store_known *known_by_name(struct postfix_store *s, struct slice name)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/* Open the file and begin to read it; the caller ends the reader and closes *ret_fd. */
+/* Opens the file and begins to read it; the caller ends the reader and closes *ret_fd. */
 static int open_known(struct postfix_store *s, const struct store_known *k,
                       struct queue_file_reader *ret_reader, int *ret_fd,
                       enum queue_dir_name *ret_place, struct queue_dir_file *ret_file)
@@ -175,6 +175,20 @@ static enum spool_state state_of(const struct store_known *k, enum queue_dir_nam
                                          : SPOOL_INCOMING;
 }
 
+/* Returns the time at which a run of the queue finds deferred mail; 0 if it is found at once, or if
+ * the store is only read and there are no runs. */
+static struct wall found_at(const struct postfix_store *s, enum queue_dir_name place,
+                            struct wall due)
+{
+    int64_t delay = s->options.run_delay_us,
+            late = due.us - s->next_run.us - QUEUE_DIR_SLACK_S * US_PER_S;
+
+    if (place != QUEUE_DIR_DEFERRED || s->next_run.us == 0) {
+        return (struct wall){0};
+    }
+    return late <= 0 ? s->next_run : wall_after(s->next_run, (late + delay - 1) / delay * delay);
+}
+
 int known_read(struct postfix_store *s, const struct store_known *k,
                struct spool_message *ret_message)
 {
@@ -195,26 +209,27 @@ int known_read(struct postfix_store *s, const struct store_known *k,
     if (got == QUEUE_FILE_READ_END) {
         queue_file_take_envelope(&r, &s->shown);
     } else {
-        queue_file_envelope_clear(&s->shown);
+        s->shown = (struct queue_file_envelope){0};
     }
     if (got == QUEUE_FILE_READ_FAILED) {
         err = no_message(s, k, r.error);
     } else if (got == QUEUE_FILE_READ_CORRUPT && place != QUEUE_DIR_CORRUPT) {
         err = queue_dir_usable(&file) ? spool_fail(&s->base, -EBADMSG, "%s: %s", k->name, r.problem)
-                                      : no_message(s, k, -ENOENT); /* it is being written */
+                                      : no_message(s, k, -ENOENT); /* it is still being written */
     } else {
         text_pool_clear(&s->pool);
         store_show(s, &s->shown, ret_message);
         ret_message->id = k->id;
         ret_message->state = state_of(k, place);
         ret_message->due = file.modified;
+        ret_message->found_at = found_at(s, place, file.modified);
         ret_message->rcpt_pending = s->shown.undelivered;
         ret_message->force_expire = queue_dir_force_expire(&file) || k->expire;
         ret_message->reason = text_pool_add(&s->pool, slice_string(r.problem));
         ret_message->spoolid = slice_string(k->name);
     }
     queue_file_fini(&r);
-    (void)s->dir.io->close(fd); /* it was read */
+    (void)s->dir.io->close(fd); /* opened for reading */
     return err;
 }
 
@@ -223,7 +238,7 @@ int known_open(struct postfix_store *s, const struct store_known *k, int *ret_fd
     struct spool_message unused;
     enum queue_dir_name place;
     struct queue_dir_file file;
-    int err = known_read(s, k, &unused); /* s->shown */
+    int err = known_read(s, k, &unused); /* reads s->shown */
 
     err = err == 0 ? locate(s, k, &place, &file) : err;
     return err == 0 ? queue_dir_open_file(&s->dir, place, slice_string(k->name), 0, ret_fd) : err;
@@ -241,10 +256,10 @@ int known_read_rcpts(struct postfix_store *s, const struct store_known *k, uint3
     if (err != 0) {
         return err;
     }
-    count = read_listed(s, &r, after, max, ret_rcpts);
+    count = read_listed(s, slice_string(k->name), &r, after, max, ret_rcpts);
     err = r.ended == QUEUE_FILE_READ_FAILED ? no_message(s, k, r.error) : 0;
     queue_file_fini(&r);
-    (void)s->dir.io->close(fd); /* it was read */
+    (void)s->dir.io->close(fd); /* opened for reading */
     if (err == 0) {
         *ret_count = count;
     }
@@ -283,9 +298,9 @@ int known_change(struct postfix_store *s, struct store_known *k, const struct sp
         k->exit = STORE_TO_HOLD;
     } else if (c->to->state != SPOOL_HOLD &&
                (c->to->state != c->from->state || c->to->due.us != c->from->due.us)) {
-        /* To incoming/, as flush(8) does it: no scan of deferred/ is needed to find it. */
+        /* To incoming/, as flush(8) does: mail there is found without a scan of deferred/. */
         k->exit = c->to->due.us <= us_add(s->now.us, s->options.run_delay_us)
-                      ? STORE_TO_INCOMING /* `now` is of the last poll, up to so long ago */
+                      ? STORE_TO_INCOMING /* `now` is of the last poll, up to that long ago */
                       : STORE_TO_DEFERRED;
         k->flush = k->exit == STORE_TO_INCOMING && c->from->state != SPOOL_HOLD;
         k->due = c->to->due;
@@ -300,7 +315,7 @@ static int set_expire(struct postfix_store *s, const struct store_known *k,
 
     if (err == 0) {
         err = queue_dir_set_force_expire(&s->dir, fd, file);
-        (void)s->dir.io->close(fd); /* it was only opened */
+        (void)s->dir.io->close(fd); /* nothing was written */
     }
     return err;
 }
@@ -339,9 +354,10 @@ static int apply(struct postfix_store *s, struct store_known *k)
         return move_known(s, k, place, QUEUE_DIR_DEFERRED, false);
     case STORE_TO_INCOMING:
         s->scans[0].wanted = true;
-        s->scans[0].again = wall_min(s->scans[0].again, k->due); /* if that is not yet */
+        s->scans[0].again = wall_min(s->scans[0].again, k->due); /* the time may be later */
         store_ready(s);
-        return move_known(s, k, place, QUEUE_DIR_INCOMING, file.is_new); /* still new, and due */
+        return move_known(s, k, place, QUEUE_DIR_INCOMING, file.is_new); /* keeps a new file new,
+                                                                          * and it is due */
     case STORE_TO_MAILDROP:
         return store_requeue(s, slice_string(k->name), place);
     case STORE_TO_CORRUPT:

@@ -1,8 +1,8 @@
 /*
- * Scans of incoming/ and deferred/, a bounded piece with each poll, and taking files into active/.
+ * Scans of incoming/ and deferred/, a bounded piece per poll, and taking files into active/.
  *
- * The two queues take turns, a message of each, as in Postfix. Nothing is taken while there is no
- * room for another message, or as enough of them wait for the resolver.
+ * The two queues alternate, one message each, as in Postfix. No file is taken while there is no
+ * room for another message, or while enough messages wait for the resolver.
  */
 #include <errno.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "mem.h"
 #include "postfix_store.h"
 
-/* More than one link is told when the file is older than that. */
+/* Age above which a file with more than one link is logged. */
 #define LINKS_AGE_US (60 * US_PER_S)
 #define PROBLEM_MAX  1024
 
@@ -63,20 +63,22 @@ void look_all(struct spool *sp)
 
 static bool has_room(const struct postfix_store *s)
 {
-    /* Each has its minimum of recipients, so that one with very many keeps no other away. */
+    /* Every message is allowed its minimum of recipients, so that one with very many blocks no
+     * other. */
     return s->ahead < STORE_AHEAD_MAX && HASH_CNT(by_id, s->by_id) < s->options.active_limit;
 }
 
 /* ---- a file --------------------------------------------------------------------------------- */
 
-/* It can't be taken now for a reason that is not its own. */
+/* Schedules another scan, as the file could not be taken for a temporary reason. */
 static void look_again(struct postfix_store *s, bool deferred)
 {
     s->scans[deferred].again =
         wall_min(s->scans[deferred].again, wall_after(s->now, STORE_AGAIN_US));
 }
 
-/* What agents and bounce(8) have left, and what operators want, before it is tried. */
+/* Applies mode bits that operators have set, and removes the old defer log, before the message is
+ * tried. */
 static void prepare(struct postfix_store *s, struct store_message *m, int fd,
                     const struct queue_dir_file *file, bool flush)
 {
@@ -97,19 +99,19 @@ static void prepare(struct postfix_store *s, struct store_message *m, int fd,
         log.size > 0) {
         uint32_t undelivered = m->envelope.undelivered;
 
-        read_rcpts_fini(s, m); /* given up with what is said of them there */
+        read_rcpts_fini(s, m); /* it expires, and is bounced with the reasons in that log */
         m->pending = undelivered;
         m->unread = 0;
         m->expires = true;
         return;
     }
-    err = queue_dir_remove(&s->dir, QUEUE_DIR_DEFER, name); /* agents write it anew */
+    err = queue_dir_remove(&s->dir, QUEUE_DIR_DEFER, name); /* agents write a new one */
     if (err != 0 && err != -ENOENT) {
         store_tell(s, SPOOL_EVENT_WARNING, 0, "remove %s from defer: %s", m->name, strerror(-err));
     }
 }
 
-/* A file that was taken can't be read. */
+/* Moves a taken file that can't be read out of active/. */
 static void unreadable(struct postfix_store *s, const struct store_message *m, int err,
                        struct slice problem)
 {
@@ -129,7 +131,7 @@ static void unreadable(struct postfix_store *s, const struct store_message *m, i
                    m->name);
         failed = queue_dir_move(&s->dir, name, QUEUE_DIR_ACTIVE, QUEUE_DIR_CORRUPT);
     }
-    if (failed != 0) { /* the next start finds it */
+    if (failed != 0) { /* the next start moves it */
         store_tell(s, SPOOL_EVENT_WARNING, 0, "%s: stays in queue \"active\": %s", m->name,
                    strerror(-failed));
     }
@@ -138,7 +140,8 @@ static void unreadable(struct postfix_store *s, const struct store_message *m, i
 static void take_in(struct postfix_store *s, struct slice name, bool deferred, int fd,
                     const struct queue_dir_file *file, bool flush)
 {
-    struct store_message *m = mem_new(sizeof *m);
+    struct store_message *m = mem_new(sizeof *m + name.len + 1);
+    char odd[QUEUE_FILE_PROBLEM_MAX];
     struct buf problem;
     int err;
 
@@ -148,40 +151,40 @@ static void take_in(struct postfix_store *s, struct slice name, bool deferred, i
     m->told.envelope = &m->envelope;
     m->told.activated = s->now;
     buf_init(&problem, PROBLEM_MAX);
-    err = read_message(s, m, fd, file->size, &problem);
+    err = read_message(s, m, fd, file->size, odd, &problem);
     if (err != 0) {
         unreadable(s, m, err, buf_slice(&problem));
         mem_free(m);
     } else {
-        if (m->envelope.odd[0] != '\0') {
-            store_tell(s, SPOOL_EVENT_WARNING, 0, "%s: %s", m->name, m->envelope.odd);
+        if (odd[0] != '\0') {
+            store_tell(s, SPOOL_EVENT_WARNING, 0, "%s: %s", m->name, odd);
         }
         if (file->links > 1 && file->modified.us < s->now.us - LINKS_AGE_US) {
             store_tell(s, SPOOL_EVENT_WARNING, 0, "%s: uid %u: file has %u links", m->name,
                        (unsigned)file->owner, (unsigned)file->links);
         }
-        /* A mark sets the time anew, of a file that was moved back while its agent had it. */
+        /* An agent's mark renews the time of a file that was moved back during its delivery. */
         m->is_new = file->is_new && m->envelope.done == 0;
         prepare(s, m, fd, file, flush);
         store_add(s, m);
         s->taken += deferred ? 0 : 1;
     }
-    (void)s->dir.io->close(fd); /* it was read, and the lock goes with it: agents may have it */
+    (void)s->dir.io->close(fd); /* the close releases the lock, so that agents may lock the file */
     if (err == 0) {
         read_routes(s, m);
     }
     buf_fini(&problem);
 }
 
-/* True when it is active now. */
+/* Takes a file into active/. Returns false if that was not possible. */
 static bool take(struct postfix_store *s, struct slice name, bool deferred)
 {
-    const struct store_scan *scan = &s->scans[deferred];
+    struct store_scan *scan = &s->scans[deferred];
     enum queue_dir_name queue = queues[deferred];
     struct queue_dir_file file;
     int fd, err = 0;
 
-    if (store_has(s, name)) { /* it was held and released; what is active has to end first */
+    if (store_has(s, name)) { /* it was held and released; first the active message must end */
         look_again(s, deferred);
         return false;
     }
@@ -189,6 +192,11 @@ static bool take(struct postfix_store *s, struct slice name, bool deferred)
     case QUEUE_DIR_TAKEN:
         take_in(s, name, deferred, fd, &file, scan->flush);
         return true;
+    case QUEUE_DIR_NOT_DUE: /* a later scan finds it in deferred/ */
+        if (!deferred) {
+            scan->again = wall_min(scan->again, file.modified);
+        }
+        return false;
     case QUEUE_DIR_SKIPPED:
         return false;
     case QUEUE_DIR_RACED:
@@ -231,7 +239,8 @@ static void begin_wanted(struct postfix_store *s, bool deferred)
     queue_scan_begin(&scan->scan, &s->dir, queues[deferred]);
 }
 
-/* Go on until a message is taken or *names is used up; false at the latter and at the end. */
+/* Continues the scan until a message is taken; false if *names is used up before, or at the end of
+ * the scan. */
 static bool go_on(struct postfix_store *s, bool deferred, unsigned *names)
 {
     struct store_scan *scan = &s->scans[deferred];
@@ -272,7 +281,7 @@ static void tell_restart(void *context, const char *line)
     store_tell(context, SPOOL_EVENT_WARNING, 0, "%s", line);
 }
 
-/* What the manager before this one had active is tried at once. */
+/* Makes due what the previous manager had in active/. */
 static void restart(struct postfix_store *s)
 {
     size_t moved;
@@ -282,7 +291,7 @@ static void restart(struct postfix_store *s)
         store_tell(s, SPOOL_EVENT_WARNING, 0, "queue \"active\": %s", strerror(-err));
     }
     s->restarted = true;
-    s->next_run = wall_after(s->now, s->options.run_delay_us); /* the first is under way */
+    s->next_run = wall_after(s->now, s->options.run_delay_us); /* the first run is in progress */
 }
 
 static void run_by_time(struct postfix_store *s)
@@ -298,7 +307,7 @@ static void run_by_time(struct postfix_store *s)
     }
 }
 
-/* What a failing disk has kept from leaving. */
+/* Tries again to move files that a failing disk has kept in active/. */
 static struct wall leave_again(struct postfix_store *s)
 {
     struct store_message *m, *next;
@@ -328,7 +337,7 @@ int look_poll(struct spool *sp, struct wall now, struct wall *ret_again)
     CHECK(s->services != NULL);
     if (s->ready_told) {
         s->ready_told = false;
-        (void)eventfd_read(s->ready_fd, &ignored); /* EAGAIN: a time has come */
+        (void)eventfd_read(s->ready_fd, &ignored); /* EAGAIN: the poll was due by time */
     }
     s->now = now;
     s->polls = true;

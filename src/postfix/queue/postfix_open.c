@@ -19,7 +19,7 @@ static void set_options(struct postfix_store *s, const struct postfix_spool_opti
     s->options.rcpt_limit = own->rcpt_limit != 0 ? own->rcpt_limit : RCPT_LIMIT;
     s->options.rcpt_minimum = own->rcpt_minimum != 0 ? own->rcpt_minimum : RCPT_MINIMUM;
     s->options.active_limit = own->active_limit != 0 ? own->active_limit : ACTIVE_LIMIT;
-    s->options.dir.hash_queue_names = NULL; /* the caller's string */
+    s->options.dir.hash_queue_names = NULL; /* the caller's string, not borrowed */
 }
 
 int postfix_spool_open(const char *where, const struct spool_options *options,
@@ -32,7 +32,7 @@ int postfix_spool_open(const char *where, const struct spool_options *options,
     int err;
 
     dir.io = options->io;
-    (void)buf_addf(ret_error, "spool postfix:%s: ", where); /* sticky */
+    (void)buf_addf(ret_error, "spool postfix:%s: ", where); /* errors are sticky */
     err = queue_dir_open(&opened, where, &dir, ret_error);
     if (err != 0) {
         return err;
@@ -55,7 +55,6 @@ int postfix_spool_open(const char *where, const struct spool_options *options,
     TAILQ_INIT(&s->known_by_use);
     STAILQ_INIT(&s->known_touched);
     TAILQ_INIT(&s->paused);
-    queue_file_envelope_clear(&s->shown);
     set_options(s, own);
     if (s->ready_fd < 0) {
         err = -errno;
@@ -83,7 +82,7 @@ static int open_url(const char *where, enum spool_open_mode mode,
     if (conf == NULL) {
         return postfix_spool_open(where, options, &own, ret_error, ret_spool);
     }
-    buf_init(&names, CONF_LINE_MAX + 1); /* that of a value, which they come from */
+    buf_init(&names, CONF_LINE_MAX + 1); /* limit of a value in the configuration */
     for (size_t i = 0; i < conf->hash_queue_names.count; i++) {
         (void)buf_addf(&names, "%s ", conf->hash_queue_names.items[i]);
     }

@@ -1,5 +1,6 @@
 /*
- * The end of a pass: what the services see of a message's file, and what they have done to it.
+ * The end of a pass: facts about a message's file for the services, and the changes that they
+ * request.
  */
 #include <errno.h>
 #include <string.h>
@@ -70,12 +71,15 @@ void postfix_unpin(struct spool *sp, struct msg_id id, const uint32_t *ns, size_
     }
 }
 
-const struct postfix_rcpt *postfix_rcpt(struct spool *sp, struct msg_id id, uint32_t n)
+bool postfix_rcpt(struct spool *sp, struct msg_id id, uint32_t n, struct postfix_rcpt *ret_rcpt)
 {
     const struct store_message *m;
     const struct store_rcpt *r = find_rcpt(store_of(sp), id, n, &m);
 
-    return r != NULL ? &r->r : NULL;
+    if (r != NULL) {
+        *ret_rcpt = read_rcpt_show(r);
+    }
+    return r != NULL;
 }
 
 int postfix_rcpt_state(struct spool *sp, struct msg_id id, uint32_t n)
@@ -89,7 +93,7 @@ int postfix_rcpt_state(struct spool *sp, struct msg_id id, uint32_t n)
     if (r == NULL) {
         return -ENOENT;
     }
-    err = queue_dir_rcpt_type(&s->dir, QUEUE_DIR_ACTIVE, m->told.queue_id, r->r.offset, &type);
+    err = queue_dir_rcpt_type(&s->dir, QUEUE_DIR_ACTIVE, m->told.queue_id, r->offset, &type);
     return err != 0 ? err : (unsigned char)type;
 }
 
@@ -100,13 +104,22 @@ void postfix_read_log(struct spool *sp, struct msg_id id, enum postfix_log which
                                                  [POSTFIX_LOG_TRACE] = QUEUE_DIR_TRACE};
     struct postfix_store *s = store_of(sp);
     const struct store_message *m = store_find(s, id);
+
+    if (m != NULL) {
+        store_read_log(s, places[which], m->told.queue_id, out);
+    }
+}
+
+void store_read_log(struct postfix_store *s, enum queue_dir_name which, struct slice name,
+                    struct buf *out)
+{
     const struct spool_io *io = s->dir.io;
     uint64_t size = 0, at;
     char *room;
     ssize_t n;
     int fd;
 
-    if (m == NULL || queue_dir_open_file(&s->dir, places[which], m->told.queue_id, 0, &fd) != 0) {
+    if (queue_dir_open_file(&s->dir, which, name, 0, &fd) != 0) {
         return;
     }
     if (io->fstat_size(fd, &size) == 0) {
@@ -117,7 +130,7 @@ void postfix_read_log(struct spool *sp, struct msg_id id, enum postfix_log which
             buf_grew(out, (size_t)n);
         }
     }
-    (void)io->close(fd); /* it was read */
+    (void)io->close(fd); /* opened for reading */
 }
 
 /* ---- the conclusion ------------------------------------------------------------------------- */
@@ -203,7 +216,8 @@ void postfix_concluded(struct spool *sp, struct msg_id id, enum postfix_place pl
     if (m == NULL) {
         return; /* an operator has removed it meanwhile */
     }
-    if (m->touched) { /* the open batch changes it, too: the operator's change is the last */
+    if (m->touched) { /* the open batch changes it, too, and the operator's change is applied
+                       * last */
         m->state = STORE_CLAIMED;
         return;
     }

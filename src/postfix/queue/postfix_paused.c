@@ -1,7 +1,7 @@
 /*
- * Mail that a pause has kept is deferred mail: the pause's name stands in what defer/ says of its
- * recipients, where mailq shows it, too. So no other place knows of it, and none can be lost; when
- * the pause ends deferred/ is looked through, a piece with each call.
+ * Paused mail, which is stored as deferred mail. The pause's name is in the reasons in defer/,
+ * where mailq shows it, too. So it is stored nowhere else, and can't be lost. When the pause ends,
+ * deferred/ is scanned, a piece per call.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -10,21 +10,21 @@
 #include "mem.h"
 #include "postfix_store.h"
 
-#define PAUSE_KEY "!pause " /* in front of a pause's name (queue/park_key.h) */
-/* What one call looks at: entries of directories, and files that are read. */
+#define PAUSE_KEY "!pause " /* prefix of a pause's name (queue/park_key.h) */
+/* Limits of one call: directory entries, and files that are read. */
 #define PAUSED_NAMES 1000
 #define PAUSED_FILES 100
 #define CHUNK        65536
 #define MARK_MAX     128
 
-/* Looking for the mail of one pause. */
+/* A scan for the mail of one pause. */
 struct store_paused {
     TAILQ_ENTRY(store_paused) all;
     struct queue_scan scan;
-    char mark[MARK_MAX]; /* "(pause-17)" */
+    char mark[MARK_MAX]; /* text in the log: "(pause-17)" */
 };
 
-/* Is the mark in the file? It may stand across the pieces that are read. */
+/* Does the file contain the mark? It may cross the border of two pieces. */
 static bool has_mark(const struct postfix_store *s, int fd, const char *mark)
 {
     size_t len = strlen(mark), kept = 0;
@@ -52,12 +52,12 @@ static bool is_kept(const struct postfix_store *s, struct slice name, const char
 
     if (queue_dir_open_file(&s->dir, QUEUE_DIR_DEFER, name, 0, &fd) == 0) {
         found = has_mark(s, fd, mark);
-        (void)s->dir.io->close(fd); /* it was read */
+        (void)s->dir.io->close(fd); /* opened for reading */
     }
     return found;
 }
 
-/* To incoming/, as flush(8) does it. */
+/* Moves a file to incoming/, as flush(8) does. */
 static void make_due(struct postfix_store *s, struct slice name)
 {
     int err = queue_dir_set_time(&s->dir, QUEUE_DIR_DEFERRED, name, s->now);
@@ -102,13 +102,13 @@ static struct store_paused *find_or_begin(struct postfix_store *s, const char *m
         }
     }
     p = mem_new(sizeof *p);
-    (void)strcpy(p->mark, mark); /* as long */
+    (void)strcpy(p->mark, mark); /* same size */
     queue_scan_begin(&p->scan, &s->dir, QUEUE_DIR_DEFERRED);
     TAILQ_INSERT_TAIL(&s->paused, p, all);
     return p;
 }
 
-/* True: there is more. */
+/* Continues the scan; true if it is not complete. */
 static bool go_on(struct postfix_store *s, struct store_paused *p)
 {
     char name[QUEUE_ID_MAX + 1];
@@ -145,8 +145,8 @@ bool paused_wake(struct postfix_store *s, struct slice key)
 
     if (!slice_starts(key, SLICE(PAUSE_KEY)) || slice_equal(name, SLICE("*")) ||
         name.len > MARK_MAX - 3) {
-        return false; /* what several pauses keep has the names of each */
+        return false; /* mail of several pauses has the names of each */
     }
-    (void)snprintf(mark, sizeof mark, "(%.*s)", SLICE_ARGS(name)); /* fits */
+    (void)snprintf(mark, sizeof mark, "(%.*s)", SLICE_ARGS(name)); /* it fits */
     return go_on(s, find_or_begin(s, mark));
 }

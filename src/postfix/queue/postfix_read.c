@@ -1,10 +1,10 @@
 /*
- * A file's envelope and pages of its recipients.
+ * Reads a file's envelope and pages of its recipients.
  *
- * A file is read to its end before anything is delivered: filter, redirect and attributes may stand
- * behind the recipients, and what is damaged is not delivered in part. What is kept of recipients
- * are the first of them, as many as there is room for; a cursor says where the next page begins,
- * which is read when it is asked for, as others have left memory.
+ * A file is read to its end before any delivery: filter, redirect and attributes may follow the
+ * recipients, and a damaged message must not be delivered in part. The first recipients are kept in
+ * memory, as many as there is room for. A cursor marks the next page, which is read on request,
+ * when other recipients have left memory.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,10 +16,10 @@
 #include "check.h"
 #include "mem.h"
 #include "postfix_store.h"
+#include "status_log.h"
 
-/* Bytes that are written to a content's memory file at once. */
-#define HEADER_MAX    ((size_t)1 << 18) /* bytes in which marks of a class are looked for */
-#define CONTENT_CHUNK ((size_t)1 << 16)
+#define HEADER_MAX    ((size_t)1 << 18) /* bytes of the header that are searched for a class */
+#define CONTENT_CHUNK ((size_t)1 << 16) /* bytes that are written to a memfd at once */
 
 /* ---- recipients ----------------------------------------------------------------------------- */
 
@@ -30,7 +30,7 @@ size_t read_rcpt_behind(const struct store_message *m, uint32_t after)
     while (low < high) {
         size_t middle = low + (high - low) / 2;
 
-        if (m->rcpts[middle].r.n <= after) {
+        if (m->rcpts[middle].n <= after) {
             low = middle + 1;
         } else {
             high = middle;
@@ -43,7 +43,7 @@ struct store_rcpt *read_rcpt_find(const struct store_message *m, uint32_t n)
 {
     size_t i = n == 0 ? m->rcpt_count : read_rcpt_behind(m, n - 1);
 
-    return i < m->rcpt_count && m->rcpts[i].r.n == n ? &m->rcpts[i] : NULL;
+    return i < m->rcpt_count && m->rcpts[i].n == n ? &m->rcpts[i] : NULL;
 }
 
 static void rcpt_fini(struct postfix_store *s, struct store_rcpt *r)
@@ -63,8 +63,6 @@ void read_rcpt_out(struct postfix_store *s, struct store_message *m, struct stor
     m->pinned -= r->pinned ? 1 : 0;
     r->pinned = false;
     r->state = STORE_RCPT_OUT;
-    r->address = r->r.recipient = r->r.original = r->r.dsn_original = SLICE("");
-    r->r.transport = r->r.nexthop = SLICE("");
 }
 
 void read_rcpts_fini(struct postfix_store *s, struct store_message *m)
@@ -78,7 +76,7 @@ void read_rcpts_fini(struct postfix_store *s, struct store_message *m)
     m->pending = m->unrouted = m->pinned = 0;
 }
 
-/* Drop those that are out of memory once they are the larger part. */
+/* Removes recipients that have left memory from the array, once they are more than half of it. */
 static void drop_out(struct store_message *m)
 {
     size_t kept = 0;
@@ -105,40 +103,79 @@ size_t read_routed_behind(const struct store_message *m, uint32_t after, size_t 
     return count;
 }
 
-static struct slice keep(char **at, struct slice text)
+/* Copies a text to *at, moves *at to the end of the copy, and returns the length. */
+static uint32_t keep(char **at, struct slice text)
 {
-    struct slice kept = slice_of(*at, text.len);
-
+    CHECK(text.len <= UINT32_MAX);
     if (text.len > 0) {
         memcpy(*at, text.ptr, text.len);
     }
-    (*at)[text.len] = '\0';
-    *at += text.len + 1;
-    return kept;
+    *at += text.len;
+    return (uint32_t)text.len;
+}
+
+static struct slice address_of(const struct store_rcpt *r)
+{
+    return r->texts != NULL ? slice_of(r->texts, r->address_len) : SLICE("");
+}
+
+struct postfix_rcpt read_rcpt_show(const struct store_rcpt *r)
+{
+    struct postfix_rcpt shown = {.n = r->n,
+                                 .offset = r->offset,
+                                 .recipient = address_of(r),
+                                 .original = address_of(r),
+                                 .dsn_original = SLICE(""),
+                                 .notify = r->notify,
+                                 .transport = SLICE(""),
+                                 .nexthop = SLICE("")};
+
+    if (r->texts != NULL) {
+        const char *at = r->texts + r->address_len;
+
+        shown.dsn_original = slice_of(at, r->dsn_original_len);
+        if (!r->is_original) {
+            shown.original = slice_of(at + r->dsn_original_len, r->original_len);
+        }
+    }
+    if (r->route != NULL) {
+        const char *at = r->route + r->transport_len;
+
+        shown.transport = slice_of(r->route, r->transport_len);
+        shown.nexthop = slice_of(at, r->nexthop_len);
+        if (!r->is_recipient) {
+            shown.recipient = slice_of(at + r->nexthop_len, r->recipient_len);
+        }
+    }
+    return shown;
 }
 
 static void add_rcpt(struct postfix_store *s, struct store_message *m,
                      const struct queue_file_rcpt *from)
 {
+    const bool is_original = slice_equal(from->original, from->address);
     struct store_rcpt *r;
     char *at;
 
     m->rcpts = mem_grow(m->rcpts, m->rcpt_count, &m->rcpt_size, sizeof *m->rcpts);
     r = &m->rcpts[m->rcpt_count++];
-    at = mem_new(from->address.len + from->original.len + from->dsn_original.len + 3);
-    *r = (struct store_rcpt){.state = STORE_RCPT_ASKED, .texts = at};
-    r->r.n = from->n;
-    r->r.offset = from->offset;
-    r->r.notify = from->notify;
-    r->address = keep(&at, from->address);
-    r->r.original = keep(&at, from->original);
-    r->r.dsn_original = keep(&at, from->dsn_original);
-    r->r.recipient = r->address;
+    at = mem_new(from->address.len + from->dsn_original.len +
+                 (is_original ? 0 : from->original.len));
+    *r = (struct store_rcpt){.n = from->n,
+                             .offset = from->offset,
+                             .notify = from->notify,
+                             .is_original = is_original,
+                             .is_recipient = true,
+                             .state = STORE_RCPT_ASKED,
+                             .texts = at};
+    r->address_len = keep(&at, from->address);
+    r->dsn_original_len = keep(&at, from->dsn_original);
+    r->original_len = is_original ? 0 : keep(&at, from->original);
     m->unrouted++;
     s->rcpts++;
 }
 
-/* How many recipients of a message may be read before it is claimed. */
+/* Returns how many recipients of a message may be read before it is claimed. */
 static size_t room_for_first(const struct postfix_store *s)
 {
     uint64_t limit = s->options.rcpt_limit, free = s->rcpts < limit ? limit - s->rcpts : 0;
@@ -147,8 +184,8 @@ static size_t room_for_first(const struct postfix_store *s)
     return room < STORE_READ_MAX ? (size_t)room : STORE_READ_MAX;
 }
 
-/* Read on, to the end or, unless `to_end`, until `room` recipients were found. *ret_passed_over:
- * those that there was no room for. */
+/* Continues to read: to the end or, unless `to_end`, until `room` recipients were found.
+ * *ret_passed_over: number of recipients without room. */
 static int read_on(struct postfix_store *s, struct store_message *m, struct queue_file_reader *r,
                    size_t room, bool to_end, uint32_t *ret_passed_over)
 {
@@ -177,7 +214,7 @@ static int read_on(struct postfix_store *s, struct store_message *m, struct queu
     return 0;
 }
 
-/* By the header, of which the services look at no more than this. */
+/* Finds the class by the header, of which the services get at most HEADER_MAX bytes. */
 static void read_class(struct postfix_store *s, struct store_message *m, int fd, uint64_t size)
 {
     char room[CLASS_NAME_MAX];
@@ -192,7 +229,7 @@ static void read_class(struct postfix_store *s, struct store_message *m, int fd,
         &m->envelope);
     while (more && buf_len(&header) < HEADER_MAX &&
            queue_file_content_next(&r, &piece, &ends) == QUEUE_FILE_READ_ITEM) {
-        more = !(begins && ends && piece.len == 0); /* an empty line ends it */
+        more = !(begins && ends && piece.len == 0); /* an empty line ends the header */
         begins = ends;
         (void)buf_add(&header, piece); /* there is room for the longest */
         if (ends) {
@@ -209,7 +246,7 @@ static void read_class(struct postfix_store *s, struct store_message *m, int fd,
 }
 
 int read_message(struct postfix_store *s, struct store_message *m, int fd, uint64_t size,
-                 struct buf *ret_problem)
+                 char ret_odd[QUEUE_FILE_PROBLEM_MAX], struct buf *ret_problem)
 {
     struct queue_file_reader r;
     int err;
@@ -219,8 +256,9 @@ int read_message(struct postfix_store *s, struct store_message *m, int fd, uint6
     err = read_on(s, m, &r, room_for_first(s), true, &m->unread);
     if (err == 0) {
         queue_file_take_envelope(&r, &m->envelope);
-        if (m->envelope.text[QUEUE_FILE_REDIRECT].len > 0) {
-            m->unread = 0; /* one of those that were read stands for all */
+        memcpy(ret_odd, r.odd, sizeof r.odd);
+        if (queue_file_text(&m->envelope, QUEUE_FILE_REDIRECT).len > 0) {
+            m->unread = 0; /* one of the recipients in memory represents all */
         }
         m->pending = (uint32_t)m->rcpt_count + m->unread;
         if (s->services->classify != NULL) {
@@ -238,21 +276,21 @@ static void ask_where(struct postfix_store *s, struct store_message *m, size_t f
 {
     m->asking = true;
     for (size_t i = from; i < m->rcpt_count; i++) {
-        const struct store_rcpt *r = &m->rcpts[i];
-        struct queue_file_rcpt rcpt = {.n = r->r.n,
+        const struct postfix_rcpt r = read_rcpt_show(&m->rcpts[i]);
+        struct queue_file_rcpt rcpt = {.n = r.n,
                                        .type = 'R',
-                                       .offset = r->r.offset,
-                                       .address = r->address,
-                                       .original = r->r.original,
-                                       .dsn_original = r->r.dsn_original,
-                                       .notify = r->r.notify};
+                                       .offset = r.offset,
+                                       .address = address_of(&m->rcpts[i]),
+                                       .original = r.original,
+                                       .dsn_original = r.dsn_original,
+                                       .notify = r.notify};
 
         s->services->ask(s->services->context, m->id, &m->envelope, &rcpt);
     }
     m->asking = false;
 }
 
-/* Read from the cursor on. On an error nothing has changed. */
+/* Reads recipients from the cursor on. An error changes nothing. */
 static int read_page(struct postfix_store *s, struct store_message *m, size_t count)
 {
     const struct queue_file_cursor from = m->behind;
@@ -286,14 +324,14 @@ static int read_page(struct postfix_store *s, struct store_message *m, size_t co
         }
     } else {
         m->unread -= got < m->unread ? got : m->unread;
-        if (r.ended == QUEUE_FILE_READ_END) { /* others were marked or cancelled meanwhile */
+        if (r.ended == QUEUE_FILE_READ_END) { /* recipients were marked or cancelled meanwhile */
             m->pending -= m->unread;
             m->unread = 0;
         }
     }
     queue_file_fini(&r);
 out:
-    (void)s->dir.io->close(fd); /* it was read */
+    (void)s->dir.io->close(fd); /* opened for reading */
     return err;
 }
 
@@ -330,13 +368,16 @@ void read_routes(struct postfix_store *s, struct store_message *m)
 
 static void set_route(struct store_rcpt *r, const struct postfix_route *route)
 {
-    char *at = mem_new(route->recipient.len + route->transport.len + route->nexthop.len + 3);
-    char *old = r->route; /* what is set may be in it */
+    const bool is_recipient = slice_equal(route->recipient, address_of(r));
+    char *at = mem_new(route->transport.len + route->nexthop.len +
+                       (is_recipient ? 0 : route->recipient.len));
+    char *old = r->route; /* the new values may point into it */
 
     r->route = at;
-    r->r.recipient = keep(&at, route->recipient);
-    r->r.transport = keep(&at, route->transport);
-    r->r.nexthop = keep(&at, route->nexthop);
+    r->is_recipient = is_recipient;
+    r->transport_len = keep(&at, route->transport);
+    r->nexthop_len = keep(&at, route->nexthop);
+    r->recipient_len = is_recipient ? 0 : keep(&at, route->recipient);
     r->state = STORE_RCPT_ROUTED;
     mem_free(old);
 }
@@ -347,21 +388,22 @@ void read_set_route(const struct store_message *m, uint32_t n, struct slice tran
     struct store_rcpt *r = read_rcpt_find(m, n);
 
     if (r != NULL && r->state == STORE_RCPT_ROUTED) {
-        set_route(r, &(struct postfix_route){
-                         .recipient = r->r.recipient, .transport = transport, .nexthop = nexthop});
+        set_route(r, &(struct postfix_route){.recipient = read_rcpt_show(r).recipient,
+                                             .transport = transport,
+                                             .nexthop = nexthop});
     }
 }
 
 static void discard(struct postfix_store *s, const struct store_message *m,
                     const struct store_rcpt *r)
 {
-    struct queue_file_mark mark = queue_file_mark_done(r->r.offset);
+    struct queue_file_mark mark = queue_file_mark_done(r->offset);
     int err = queue_dir_mark(&s->dir, QUEUE_DIR_ACTIVE, slice_string(m->name), &mark);
 
     if (err != 0) {
         store_tell(s, SPOOL_EVENT_WARNING, 0,
                    "%s: the recipient at offset %llu can't be marked: %s", m->name,
-                   (unsigned long long)r->r.offset, strerror(-err));
+                   (unsigned long long)r->offset, strerror(-err));
     }
 }
 
@@ -400,15 +442,44 @@ void postfix_routed(struct spool *sp, struct msg_id id, uint32_t n,
 
 /* ---- for lists ------------------------------------------------------------------------------ */
 
-size_t read_listed(struct postfix_store *s, struct queue_file_reader *r, uint32_t after, size_t max,
-                   struct spool_rcpt *ret_rcpts)
+static struct slice shown_text(struct postfix_store *s, struct slice text, size_t max)
+{
+    return text_pool_add(&s->pool, slice_of(text.ptr, text.len < max ? text.len : max));
+}
+
+/* Fills in the results that agents have logged; the newest entry in defer/ID is used. An entry
+ * names its recipient by the offset of its record; entries are mostly in that order. */
+static void put_deferrals(struct postfix_store *s, struct slice log, const uint64_t *offsets,
+                          size_t count, struct spool_rcpt *rcpts)
+{
+    struct status_log_entry e;
+    size_t at = 0;
+
+    while (status_log_next(&log, &e)) {
+        for (size_t i = 0; i < count; i++, at = (at + 1) % count) {
+            if (offsets[at] == e.offset) {
+                rcpts[at].status = shown_text(s, e.status, SPOOL_STATUS_MAX);
+                rcpts[at].diagnostic = shown_text(s, e.reason, SPOOL_DIAGNOSTIC_MAX);
+                rcpts[at].reply = shown_text(s, e.diag_text, SPOOL_REPLY_MAX);
+                rcpts[at].remote = shown_text(s, e.mta_mname, SPOOL_REMOTE_MAX);
+                break;
+            }
+        }
+    }
+}
+
+size_t read_listed(struct postfix_store *s, struct slice name, struct queue_file_reader *r,
+                   uint32_t after, size_t max, struct spool_rcpt *ret_rcpts)
 {
     struct queue_file_rcpt rcpt;
+    uint64_t *offsets = mem_array(max, sizeof *offsets);
     size_t count = 0;
+    struct buf log;
 
     text_pool_clear(&s->pool);
     while (count < max && queue_file_next(r, &rcpt) == QUEUE_FILE_READ_ITEM) {
         if (rcpt.type == 'R' && rcpt.n > after) {
+            offsets[count] = rcpt.offset;
             ret_rcpts[count++] = (struct spool_rcpt){
                 .n = rcpt.n,
                 .address = text_pool_add(&s->pool, rcpt.address),
@@ -419,6 +490,13 @@ size_t read_listed(struct postfix_store *s, struct queue_file_reader *r, uint32_
             };
         }
     }
+    buf_init(&log, POSTFIX_LOG_MAX);
+    if (count > 0) {
+        store_read_log(s, QUEUE_DIR_DEFER, name, &log);
+        put_deferrals(s, buf_slice(&log), offsets, count, ret_rcpts);
+    }
+    buf_fini(&log);
+    mem_free(offsets);
     return count;
 }
 
@@ -431,7 +509,7 @@ int read_active(struct postfix_store *s, const struct store_message *m, uint32_t
 
     if (err == 0 && fstat(fd, &st) != 0) {
         err = -errno;
-        (void)s->dir.io->close(fd); /* it was only opened */
+        (void)s->dir.io->close(fd); /* nothing was written */
     }
     if (err != 0) {
         return spool_fail(&s->base, err, "%s: %s", m->name, strerror(-err));
@@ -439,18 +517,20 @@ int read_active(struct postfix_store *s, const struct store_message *m, uint32_t
     queue_file_init(&r, (struct queue_file_source){.read = queue_file_read_fd,
                                                    .context = &fd,
                                                    .size = (uint64_t)st.st_size});
-    *ret_count = read_listed(s, &r, after, max, ret_rcpts);
+    *ret_count = read_listed(s, slice_string(m->name), &r, after, max, ret_rcpts);
     for (size_t i = 0; i < *ret_count; i++) {
         const struct store_rcpt *known = read_rcpt_find(m, ret_rcpts[i].n);
 
         if (known != NULL && known->state == STORE_RCPT_ROUTED) {
-            ret_rcpts[i].address = known->r.recipient;
-            ret_rcpts[i].transport = known->r.transport;
-            ret_rcpts[i].nexthop = known->r.nexthop;
+            const struct postfix_rcpt shown = read_rcpt_show(known);
+
+            ret_rcpts[i].address = shown.recipient;
+            ret_rcpts[i].transport = shown.transport;
+            ret_rcpts[i].nexthop = shown.nexthop;
         }
     }
     queue_file_fini(&r);
-    (void)s->dir.io->close(fd); /* it was read */
+    (void)s->dir.io->close(fd); /* opened for reading */
     return 0;
 }
 
@@ -533,10 +613,10 @@ int read_content(struct spool *sp, struct msg_id id, struct buf *ret_bytes, int 
         err = copy_content(s, &r, to, &size);
         queue_file_fini(&r);
     }
-    (void)s->dir.io->close(fd); /* it was read */
+    (void)s->dir.io->close(fd); /* opened for reading */
     if (err != 0) {
         if (to >= 0) {
-            (void)close(to); /* of memory */
+            (void)close(to); /* it is memory */
         }
         return err;
     }

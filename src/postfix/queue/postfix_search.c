@@ -1,9 +1,9 @@
 /*
- * Questions about messages. What is active is in memory. Of what waits on disk nothing is known: a
- * list goes through the directories, a bounded piece with each call, and each message that it finds
- * can be read and changed for a while (postfix_known.c). Where a list stands is kept until it is
- * gone on with, is at its end, or was not asked for in a while (struct store_list); so a list of a
- * million messages costs as much memory as one of a hundred.
+ * Searches for messages. Active messages are in memory. Messages that wait on disk are not, so a
+ * list scans the directories, a bounded piece per call, and each message that it finds can be read
+ * and changed for a while (postfix_known.c). The position of a list is kept until the list is
+ * continued, ends, or was not used for a while (struct store_list). So a list of a million messages
+ * needs as much memory as one of a hundred.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,12 +14,14 @@
 #include "mem.h"
 #include "postfix_store.h"
 
-#define PAGE 100 /* recipients that are read at once */
-/* What one call looks at: entries of directories, and files that are read. */
+#define PAGE 100 /* number of recipients that are read at once */
+/* Limits of one call: names, files that are read, and directory entries per name. */
 #define LIST_NAMES   20000
 #define LIST_FILES   1000
 #define LIST_ENTRIES 100
-/* A queue that takes more than one piece is counted anew after. */
+/* Limit of messages that one piece of a walk reads. */
+#define WALK_MESSAGES 200
+/* Age above which the count of a large queue is renewed. */
 #define COUNT_AGAIN_US (60 * US_PER_S)
 
 /* ---- filters -------------------------------------------------------------------------------- */
@@ -32,7 +34,7 @@ static bool address_matches(struct slice address, struct slice wanted)
     return slice_equal_nocase(address, wanted);
 }
 
-/* "transport/nexthop", "nexthop", or a recipient's domain. */
+/* Does the recipient match "transport/nexthop", "nexthop", or its domain? */
 static bool destination_matches(const struct spool_rcpt *r, struct slice wanted)
 {
     size_t slash = slice_find(wanted, '/');
@@ -85,7 +87,7 @@ static int by_number(const void *a, const void *b)
     return x->n < y->n ? -1 : x->n > y->n;
 }
 
-/* The message of that queue id. */
+/* Finds the message with a queue id. */
 static size_t find_name(struct postfix_store *s, const struct spool_filter *f,
                         struct msg_id *ret_id)
 {
@@ -102,12 +104,14 @@ static size_t find_name(struct postfix_store *s, const struct spool_filter *f,
     }
     *ret_id = m != NULL ? m->id : k->id;
     return matches(&s->base, *ret_id, f) ||
-           (k != NULL && known_read(s, k, &unused) == -EBADMSG); /* one that is damaged, too */
+           (k != NULL && known_read(s, k, &unused) == -EBADMSG); /* a damaged message matches,
+                                                                  * too */
 }
 
 /* ---- lists ---------------------------------------------------------------------------------- */
 
-/* Places of a list, behind what is active. A change by its filter moves mail to earlier ones. */
+/* Queues that a list scans, in this order, after the active messages. A change of the listed mail
+ * moves it to an earlier queue, so that it is not found twice. */
 static const enum queue_dir_name places[] = {QUEUE_DIR_INCOMING, QUEUE_DIR_DEFERRED, QUEUE_DIR_HOLD,
                                              QUEUE_DIR_CORRUPT};
 static const enum spool_state states[] = {SPOOL_INCOMING, SPOOL_DEFERRED, SPOOL_HOLD,
@@ -145,7 +149,7 @@ void search_forget_old(struct postfix_store *s)
     }
 }
 
-/* A new one, in the place of the one that was used least. */
+/* Opens a new list, which replaces the least recently used one. */
 static struct store_list *list_new(struct postfix_store *s)
 {
     struct store_list *list = &s->lists[0];
@@ -160,8 +164,8 @@ static struct store_list *list_new(struct postfix_store *s)
     return list;
 }
 
-/* The one of which a page has ended with this id, or is to be gone on with from there; *ret_from is
- * the place in that page. NULL: it was given up. */
+/* Finds the list that has returned this id, in its last page. *ret_from is the index after that id.
+ * NULL: the list was dropped. */
 static struct store_list *list_find(struct postfix_store *s, struct msg_id after, size_t *ret_from)
 {
     for (size_t i = 0; i < STORE_LISTS; i++) {
@@ -181,13 +185,13 @@ static struct store_list *list_find(struct postfix_store *s, struct msg_id after
     return NULL;
 }
 
-/* What one call may look at, and what it finds. */
+/* Limits and results of one call. */
 struct page {
     const struct spool_filter *f;
-    bool counts; /* nothing but how many */
+    bool counts; /* only counts */
     size_t max;
-    unsigned names, files; /* that may still be looked at */
-    struct msg_id *ids;    /* NULL if it counts */
+    unsigned names, files; /* numbers of names and files that may still be read */
+    struct msg_id *ids;    /* NULL if it only counts */
     size_t count;
 };
 
@@ -230,7 +234,8 @@ static void look_at_active(struct postfix_store *s, struct store_list *list, str
     }
 }
 
-/* Does a name alone say that the message matches? Not in incoming/, where files are written. */
+/* Does a name alone prove that the message matches? Not in incoming/, where a file may be
+ * incomplete. */
 static bool name_is_enough(const struct spool_filter *f, enum queue_dir_name place)
 {
     return place != QUEUE_DIR_INCOMING && f->sender.len == 0 && f->rcpt.len == 0 &&
@@ -244,7 +249,7 @@ static void look_at_file(struct postfix_store *s, struct store_list *list, struc
     struct msg_id id;
 
     if (store_has(s, name)) {
-        return; /* it is active, and was listed so */
+        return; /* it is active, and was listed as such */
     }
     if (p->counts && name_is_enough(p->f, places[list->place])) {
         p->count++;
@@ -257,12 +262,12 @@ static void look_at_file(struct postfix_store *s, struct store_list *list, struc
     }
 }
 
-/* True at the end of all places. */
+/* Continues the scan; true at the end of all queues. */
 static bool look_at_disk(struct postfix_store *s, struct store_list *list, struct page *p)
 {
     char name[QUEUE_ID_MAX + 1];
 
-    while (!is_full(p)) {
+    while (list->place < PLACES && !is_full(p)) {
         bool wanted = p->f->states == 0 || (p->f->states & 1U << states[list->place]) != 0;
         enum queue_scan_found got = QUEUE_SCAN_END;
         int err = 0;
@@ -278,17 +283,18 @@ static bool look_at_disk(struct postfix_store *s, struct store_list *list, struc
             look_at_file(s, list, p, slice_string(name));
         } else if (got == QUEUE_SCAN_END) {
             queue_scan_end(&list->look);
-            if (++list->place == PLACES) {
-                return true;
+            if (++list->place < PLACES) {
+                queue_scan_begin(&list->look, &s->dir, places[list->place]);
             }
-            queue_scan_begin(&list->look, &s->dir, places[list->place]);
         }
     }
-    return false;
+    return list->place == PLACES;
 }
 
-/* Ids by which the rest can be asked for, when there may be one. */
-static void remember(struct postfix_store *s, struct store_list *list, const struct page *p)
+/* Stores the ids from which the list can continue: its end, if it has `more`, and those of this
+ * page, as the reader may first use a part of it. */
+static void remember(struct postfix_store *s, struct store_list *list, const struct page *p,
+                     bool more)
 {
     mem_free(list->page);
     list->page = NULL;
@@ -300,7 +306,7 @@ static void remember(struct postfix_store *s, struct store_list *list, const str
     list->at = list->page_count > 0 ? list->page[p->count - 1] : (struct msg_id){++s->last_id};
     list->used = s->now;
     list->turn = ++s->list_turn;
-    s->goes_on = list->at;
+    s->goes_on = more ? list->at : (struct msg_id){0};
 }
 
 static int find(struct postfix_store *s, struct page *p)
@@ -336,10 +342,10 @@ static int find(struct postfix_store *s, struct page *p)
         look_at_active(s, list, p);
     }
     ended = list->is_on_disk && look_at_disk(s, list, p);
-    if (ended && p->count < p->max) {
+    if (ended && (p->count == 0 || p->ids == NULL)) {
         list_close(list);
     } else {
-        remember(s, list, p);
+        remember(s, list, p, !ended);
     }
     return 0;
 }
@@ -348,7 +354,7 @@ static int find(struct postfix_store *s, struct page *p)
 
 static const enum queue_dir_name tallied[STORE_TALLIES] = {QUEUE_DIR_HOLD, QUEUE_DIR_CORRUPT};
 
-/* Look at so many names. */
+/* Counts `names` more names. */
 static void tally(struct postfix_store *s, unsigned i, unsigned names)
 {
     struct store_tally *t = &s->tallies[i];
@@ -368,7 +374,7 @@ static void tally(struct postfix_store *s, unsigned i, unsigned names)
             break;
         case QUEUE_SCAN_OTHER:
         case QUEUE_SCAN_MORE:
-        case QUEUE_SCAN_FAILED: /* its files are not counted */
+        case QUEUE_SCAN_FAILED: /* files in it are not counted */
             break;
         }
     }
@@ -398,7 +404,7 @@ uint64_t search_count(struct postfix_store *s, unsigned i)
     }
     tally(s, i, LIST_NAMES);
     if (t->running) {
-        store_ready(s); /* polls go on with it */
+        store_ready(s); /* later polls continue it */
     }
     return t->running && t->seen < t->count ? t->count : t->seen;
 }
@@ -442,17 +448,31 @@ struct waiting_rcpt {
     const struct store_message *m;
 };
 
+static struct spool_destination destination_of(const struct waiting_rcpt *w)
+{
+    struct postfix_rcpt r = read_rcpt_show(w->r);
+
+    return (struct spool_destination){.transport = r.transport, .nexthop = r.nexthop};
+}
+
+static bool has_destination(const struct waiting_rcpt *w, const struct spool_destination *d)
+{
+    struct spool_destination of = destination_of(w);
+
+    return slice_equal(of.transport, d->transport) && slice_equal(of.nexthop, d->nexthop);
+}
+
 static int by_destination(const void *a, const void *b)
 {
     const struct waiting_rcpt *x = a, *y = b;
-    struct spool_destination dx = {.transport = x->r->r.transport, .nexthop = x->r->r.nexthop};
-    struct spool_destination dy = {.transport = y->r->r.transport, .nexthop = y->r->r.nexthop};
+    struct spool_destination dx = destination_of(x), dy = destination_of(y);
     int order = destination_order(&dx, &dy);
 
     return order != 0 ? order : x->m->id.n < y->m->id.n ? -1 : x->m->id.n > y->m->id.n;
 }
 
-/* Recipients to be delivered, by destination and message; owned by the caller. */
+/* Returns the recipients that wait for delivery, sorted by destination and message; owned by the
+ * caller. */
 static struct waiting_rcpt *waiting_rcpts(struct postfix_store *s, size_t *ret_count)
 {
     struct waiting_rcpt *all = mem_array(s->rcpts + 1, sizeof *all);
@@ -479,16 +499,11 @@ static void stream(struct postfix_store *s, const struct spool_destination *from
     struct waiting_rcpt *all = waiting_rcpts(s, &count);
 
     for (size_t i = 0; i < count && !destination_list_is_full(list); i++) {
-        struct spool_destination d = {.transport = all[i].r->r.transport,
-                                      .nexthop = all[i].r->r.nexthop,
-                                      .rcpts = 1,
-                                      .messages = 1};
+        struct spool_destination d = destination_of(&all[i]);
+        bool counted = i > 0 && all[i].m == all[i - 1].m && has_destination(&all[i - 1], &d);
 
-        if (i > 0 && all[i].m == all[i - 1].m &&
-            slice_equal(d.transport, all[i - 1].r->r.transport) &&
-            slice_equal(d.nexthop, all[i - 1].r->r.nexthop)) {
-            d.messages = 0; /* counted already */
-        }
+        d.rcpts = 1;
+        d.messages = counted ? 0 : 1;
         if (from == NULL || destination_order(&d, from) >= 0) {
             destination_list_add(list, &d);
         }
@@ -530,8 +545,7 @@ static int oldest(struct spool *sp, const struct spool_destination *of, struct w
     struct waiting_rcpt *all = waiting_rcpts(s, &count);
 
     for (size_t i = 0; i < count; i++) {
-        if (slice_equal(all[i].r->r.transport, of->transport) &&
-            slice_equal(all[i].r->r.nexthop, of->nexthop)) {
+        if (has_destination(&all[i], of)) {
             first = wall_min(first, all[i].m->envelope.arrived);
         }
     }
@@ -543,10 +557,121 @@ static int oldest(struct spool *sp, const struct spool_destination *of, struct w
     return 0;
 }
 
+/* ---- summing up ----------------------------------------------------------------------------- */
+
+/* Value of w->n after all rows of a message were returned. */
+#define WALK_DONE UINT32_MAX
+
+/* Copies a text of a file, cut to the limit of a row. */
+static struct slice walk_text(struct postfix_store *s, struct slice text)
+{
+    return text_pool_add(
+        &s->walked, slice_of(text.ptr, text.len < SPOOL_ROUTE_MAX ? text.len : SPOOL_ROUTE_MAX));
+}
+
+static struct slice walk_key(const struct spool_message *m, enum spool_walk_by by)
+{
+    switch (by) {
+    case SPOOL_WALK_SENDER:
+        return m->sender;
+    case SPOOL_WALK_SENDER_DOMAIN:
+        return spool_domain(m->sender);
+    case SPOOL_WALK_CLASS:
+        return m->class_name;
+    case SPOOL_WALK_DESTINATION:
+        break;
+    }
+    UNREACHABLE("a message has no destination");
+}
+
+/* Returns rows of the message w->id after recipient w->n: one row, or one for each recipient.
+ * Returns false if there may be more. */
+static bool walk_message(struct postfix_store *s, enum spool_walk_by by, struct spool_walk *w,
+                         size_t max, struct spool_walked *ret, size_t *count)
+{
+    struct spool_rcpt page[PAGE];
+    struct spool_message m;
+    size_t got = PAGE;
+
+    if (s->base.engine->read(&s->base, w->id, &m) != 0) {
+        return true; /* it is gone, or damaged */
+    }
+    if (by != SPOOL_WALK_DESTINATION) {
+        ret[(*count)++] = (struct spool_walked){.key = walk_text(s, walk_key(&m, by)),
+                                                .transport = SLICE(""),
+                                                .state = m.state,
+                                                .arrived = m.arrived,
+                                                .rcpts = m.rcpt_pending};
+        return true;
+    }
+    while (got == PAGE && *count < max) {
+        size_t wanted = max - *count < PAGE ? max - *count : PAGE;
+
+        if (s->base.engine->read_rcpts(&s->base, w->id, w->n, false, wanted, page, &got) != 0) {
+            return true;
+        }
+        for (size_t i = 0; i < got; i++) {
+            bool routed = page[i].transport.len > 0;
+
+            ret[(*count)++] = (struct spool_walked){
+                .key = walk_text(s, routed ? page[i].nexthop : spool_domain(page[i].address)),
+                .transport = walk_text(s, page[i].transport),
+                .state = m.state,
+                .arrived = m.arrived,
+                .rcpts = 1};
+            w->n = page[i].n;
+        }
+        if (got < wanted) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int walk(struct spool *sp, enum spool_walk_by by, struct spool_walk *w, size_t max,
+                struct spool_walked *ret, size_t *ret_count)
+{
+    struct postfix_store *s = store_of(sp);
+    struct msg_id ids[WALK_MESSAGES];
+    struct spool_filter f = {.states = 0};
+    size_t count = 0, found = 0;
+    int err;
+
+    text_pool_clear(&s->walked);
+    if (w->id.n != 0 && w->n != WALK_DONE && !walk_message(s, by, w, max, ret, &count)) {
+        *ret_count = count;
+        return 0;
+    }
+    f.after = w->id;
+    err = scan(sp, &f, WALK_MESSAGES, ids, &found);
+    if (err != 0) {
+        return err;
+    }
+    *w = (struct spool_walk){.id = w->id, .n = WALK_DONE, .ended = s->goes_on.n == 0};
+    if (found == 0 && !w->ended) {
+        w->id = s->goes_on;
+    }
+    for (size_t i = 0; i < found; i++) {
+        if (count == max) {
+            w->ended = false; /* the others follow w->id */
+            break;
+        }
+        *w = (struct spool_walk){.id = ids[i], .ended = w->ended};
+        if (!walk_message(s, by, w, max, ret, &count)) {
+            w->ended = false;
+            break;
+        }
+        w->n = WALK_DONE;
+    }
+    *ret_count = count;
+    return 0;
+}
+
 const struct spool_search_part postfix_search = {.due_by_scans = true,
                                                  .scan = scan,
                                                  .count = count_some,
                                                  .goes_on = goes_on,
                                                  .destinations = destinations,
                                                  .destinations_from = destinations_from,
-                                                 .oldest = oldest};
+                                                 .oldest = oldest,
+                                                 .walk = walk};

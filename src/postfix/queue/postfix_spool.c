@@ -1,6 +1,6 @@
 /*
- * The engine's calls. A change of the open batch is noted at its message (`exit`, settled
- * recipients), so that it can be undone, and done to the directory at the commit.
+ * The engine's calls. A change in the open batch is recorded in its message (`exit`, settled
+ * recipients), so that it can be undone. The commit applies it to the directory.
  */
 #include "postfix_spool.h"
 
@@ -53,7 +53,7 @@ bool store_has(struct postfix_store *s, struct slice name)
     return m != NULL;
 }
 
-/* As its holder sees it: claimed until the batch has ended that. */
+/* Is it claimed, and has the open batch not ended the claim? */
 static bool is_held(const struct store_message *m)
 {
     return m->state == STORE_CLAIMED && m->exit == STORE_STAYS;
@@ -98,14 +98,14 @@ void store_forget(struct postfix_store *s, struct store_message *m)
     queue_file_envelope_fini(&m->envelope);
     mem_free(m->class_name);
     mem_free(m);
-    ready_for_scan(s); /* there is room for another */
+    ready_for_scan(s); /* there is room for another message */
 }
 
 void store_ready(struct postfix_store *s)
 {
     if (!s->ready_told && !s->polls) {
         s->ready_told = true;
-        (void)eventfd_write(s->ready_fd, 1); /* EAGAIN: it is readable */
+        (void)eventfd_write(s->ready_fd, 1); /* EAGAIN: it is readable already */
     }
 }
 
@@ -141,7 +141,7 @@ int store_requeue(struct postfix_store *s, struct slice name, enum queue_dir_nam
         err = queue_dir_move(&s->dir, name, place, QUEUE_DIR_MAILDROP);
     }
     if (err == 0) {
-        (void)queue_dir_remove(&s->dir, QUEUE_DIR_DEFER, name); /* of no use any more */
+        (void)queue_dir_remove(&s->dir, QUEUE_DIR_DEFER, name); /* no longer needed */
     }
     return err;
 }
@@ -155,7 +155,7 @@ static int do_leave(struct postfix_store *s, const struct store_message *m)
     case STORE_TO_DEFERRED:
         err = queue_dir_set_time(&s->dir, QUEUE_DIR_ACTIVE, name, m->due);
         return err != 0 ? err : queue_dir_move(&s->dir, name, QUEUE_DIR_ACTIVE, QUEUE_DIR_DEFERRED);
-    case STORE_TO_INCOMING: /* it is not new any more */
+    case STORE_TO_INCOMING: /* it is no longer new */
         err = queue_dir_set_time(&s->dir, QUEUE_DIR_ACTIVE, name, s->now);
         return err != 0 ? err : queue_dir_move(&s->dir, name, QUEUE_DIR_ACTIVE, QUEUE_DIR_INCOMING);
     case STORE_TO_HOLD:
@@ -175,7 +175,7 @@ static int do_leave(struct postfix_store *s, const struct store_message *m)
     UNREACHABLE("it leaves");
 }
 
-/* In the words that Postfix's own manager has for these. */
+/* Logs the result in the words of Postfix's own manager. */
 static void tell_left(struct postfix_store *s, const struct store_message *m, int err)
 {
     enum spool_event_type warning = SPOOL_EVENT_WARNING;
@@ -188,7 +188,7 @@ static void tell_left(struct postfix_store *s, const struct store_message *m, in
                        m->name, strerror(-err));
         }
     } else if (m->exit == STORE_TO_CORRUPT && err == -ENOENT) {
-        return; /* it was not usable as it is gone */
+        return; /* it was unusable because it was gone */
     } else if (m->exit == STORE_TO_CORRUPT && err == 0) {
         store_tell(s, warning, 0,
                    "saving corrupt file \"%s\" from queue \"active\" to queue \"corrupt\"",
@@ -230,7 +230,7 @@ void store_leave(struct postfix_store *s, struct store_message *m, enum store_ex
     }
     m->state = STORE_LEAVING;
     m->ready = wall_after(s->now, STORE_AGAIN_US);
-    store_ready(s); /* so that a poll hears of it */
+    store_ready(s); /* so that the next poll tries again */
 }
 
 /* ---- the batch ------------------------------------------------------------------------------ */
@@ -306,7 +306,7 @@ static int commit(struct spool *sp)
 
 static void tidy(struct spool *sp)
 {
-    (void)sp; /* nothing piles up */
+    (void)sp; /* no work piles up */
 }
 
 static struct msg_id next_id(struct spool *sp)
@@ -339,7 +339,8 @@ static int submit(struct spool *sp, struct msg_id id, const struct spool_new *n)
     return spool_fail(sp, -ENOTSUP, "submit: only cleanup(8) makes files in Postfix's queue");
 }
 
-/* `done`, or to be tried in another activation: it leaves memory with the batch. */
+/* Settles a recipient that is done, or that will be tried in another activation; it leaves memory
+ * with the batch. */
 static void settle_rcpt(struct postfix_store *s, struct store_message *m, struct store_rcpt *r,
                         bool done)
 {
@@ -347,7 +348,7 @@ static void settle_rcpt(struct postfix_store *s, struct store_message *m, struct
     m->pending -= done ? 1 : 0;
     touch(s, m);
     s->settled = mem_grow(s->settled, s->settled_count, &s->settled_size, sizeof *s->settled);
-    s->settled[s->settled_count++] = (struct store_settled){m, r->r.n, done};
+    s->settled[s->settled_count++] = (struct store_settled){m, r->n, done};
 }
 
 static int settle(struct spool *sp, struct msg_id id, uint32_t n, const struct spool_verdict *v)
@@ -365,12 +366,12 @@ static int settle(struct spool *sp, struct msg_id id, uint32_t n, const struct s
         return spool_fail(sp, -ENOENT, "%s: no recipient %u is to be delivered", m->name,
                           (unsigned)n);
     }
-    /* bounce(8) reports it, if anything is to be reported */
+    /* bounce(8) sends any report */
     settle_rcpt(s, m, r, v->done || v->state != SPOOL_RCPT_PENDING);
     return 0;
 }
 
-/* For this activation: at each trivial-rewrite says anew where mail goes. */
+/* Sets the route for this activation; at the next one trivial-rewrite is asked again. */
 static int set_route(struct spool *sp, struct msg_id id, uint32_t n, struct slice transport,
                      struct slice nexthop, uint64_t route_generation)
 {
@@ -411,7 +412,7 @@ static int conclude(struct spool *sp, struct msg_id id, bool deferred, struct wa
     return 0;
 }
 
-/* Postfix's services have the last word, so it is never gone here. */
+/* Never deletes the message: Postfix's services decide that later. */
 static int finish(struct spool *sp, struct msg_id id, struct wall due, bool *ret_gone)
 {
     struct store_message *m;
@@ -467,7 +468,7 @@ static int quarantine(struct spool *sp, struct msg_id id, struct slice reason)
     return leave_with_batch(sp, id, STORE_TO_CORRUPT);
 }
 
-/* postsuper -e. It counts from the next activation on. */
+/* Sets the mode bit of postsuper -e, which takes effect at the next activation. */
 static int set_force_expire(struct postfix_store *s, const struct store_message *m)
 {
     struct queue_dir_file file;
@@ -476,7 +477,7 @@ static int set_force_expire(struct postfix_store *s, const struct store_message 
     if (err == 0) {
         err = queue_dir_stat(&s->dir, QUEUE_DIR_ACTIVE, slice_string(m->name), &file);
         err = err != 0 ? err : queue_dir_set_force_expire(&s->dir, fd, &file);
-        (void)s->dir.io->close(fd); /* it was only opened */
+        (void)s->dir.io->close(fd); /* nothing was written */
     }
     return err == 0 ? 0 : spool_fail(&s->base, err, "%s: %s", m->name, strerror(-err));
 }
@@ -507,7 +508,7 @@ static int change(struct spool *sp, const struct spool_change *c)
     }
     if (c->to->state == c->from->state && !c->end_claim && c->to->parked.len == 0 &&
         c->to->warnings == c->from->warnings) {
-        return 0; /* times of what is active are those of its next way out */
+        return 0; /* an active message gets its times when it leaves active/ */
     }
     return spool_fail(sp, -ENOTSUP, "%s: Postfix's queue has no place for this; see postsuper(1)",
                       m->name);
@@ -531,8 +532,8 @@ static void unclaim(struct spool *sp, struct msg_id id)
     }
 }
 
-/* The next one of its queue, when it is known where all of its recipients go: others behind it wait
- * for it, as the order of mail is the order of the scan. */
+/* Returns the next message of its queue if the routes of all its recipients are known. Later
+ * messages wait for it, to keep the order of the scan. */
 static struct store_message *claimable(struct postfix_store *s, enum spool_state from)
 {
     struct store_message *m = TAILQ_FIRST(&s->routing[from == SPOOL_DEFERRED]);
@@ -547,7 +548,7 @@ static int claim(struct spool *sp, enum spool_state from, struct wall now, size_
     struct store_message *m;
     size_t count = 0;
 
-    (void)now; /* what was taken was due */
+    (void)now; /* every taken message was due */
     while (count < max && (m = claimable(s, from)) != NULL) {
         TAILQ_REMOVE(&s->routing[m->from_deferred], m, by_turn);
         s->ahead--;
@@ -567,7 +568,7 @@ static int claim_parked(struct spool *sp, struct slice key, struct wall now, siz
     (void)now;
     (void)max;
     (void)ret_ids;
-    *ret_count = 0; /* what is found is due, and comes by a scan */
+    *ret_count = 0; /* mail that is found is due, and a scan takes it */
     *ret_more = paused_wake(store_of(sp), key);
     return 0;
 }
@@ -623,7 +624,8 @@ static size_t claimed(const struct spool *sp, uint64_t *cursor, size_t max, stru
 
 static unsigned flags_of(const struct queue_file_envelope *e)
 {
-    unsigned flags = slice_equal(e->text[QUEUE_FILE_ENCODING], SLICE("8bit")) ? ENVELOPE_8BIT : 0;
+    unsigned flags =
+        slice_equal(queue_file_text(e, QUEUE_FILE_ENCODING), SLICE("8bit")) ? ENVELOPE_8BIT : 0;
 
     flags |= (e->sendopts & 1) != 0 ? ENVELOPE_SMTPUTF8 : 0;
     flags |= e->ret_flags == 1 ? ENVELOPE_RET_FULL : e->ret_flags == 2 ? ENVELOPE_RET_HDRS : 0;
@@ -633,8 +635,8 @@ static unsigned flags_of(const struct queue_file_envelope *e)
 void store_show(struct postfix_store *s, const struct queue_file_envelope *e,
                 struct spool_message *ret_message)
 {
-    struct slice name = e->text[QUEUE_FILE_CLIENT_NAME];
-    struct slice address = e->text[QUEUE_FILE_CLIENT_ADDRESS];
+    struct slice name = queue_file_text(e, QUEUE_FILE_CLIENT_NAME);
+    struct slice address = queue_file_text(e, QUEUE_FILE_CLIENT_ADDRESS);
     struct slice client = SLICE("");
     struct buf both;
 
@@ -648,8 +650,8 @@ void store_show(struct postfix_store *s, const struct queue_file_envelope *e,
         buf_fini(&both);
     }
     *ret_message = (struct spool_message){
-        .sender = e->text[QUEUE_FILE_SENDER],
-        .envid = e->text[QUEUE_FILE_ENVELOPE_ID],
+        .sender = queue_file_text(e, QUEUE_FILE_SENDER),
+        .envid = queue_file_text(e, QUEUE_FILE_ENVELOPE_ID),
         .flags = flags_of(e),
         .arrived = e->arrived,
         .created = e->created,
@@ -710,19 +712,21 @@ static int read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool o
     if (err == 0 && !only_pending) {
         return read_active(s, m, after, max, ret_rcpts, ret_count);
     }
-    by_rule = err == 0 && m->envelope.text[QUEUE_FILE_FILTER].len > 0;
+    by_rule = err == 0 && queue_file_text(&m->envelope, QUEUE_FILE_FILTER).len > 0;
     for (size_t i = err == 0 ? read_rcpt_behind(m, after) : 0;
          err == 0 && i < m->rcpt_count && count < max; i++) {
         const struct store_rcpt *r = &m->rcpts[i];
 
         if (r->state == STORE_RCPT_ROUTED) {
-            ret_rcpts[count++] = (struct spool_rcpt){.n = r->r.n,
-                                                     .address = r->r.recipient,
-                                                     .orcpt = r->r.dsn_original,
-                                                     .notify = r->r.notify,
+            const struct postfix_rcpt shown = read_rcpt_show(r);
+
+            ret_rcpts[count++] = (struct spool_rcpt){.n = r->n,
+                                                     .address = shown.recipient,
+                                                     .orcpt = shown.dsn_original,
+                                                     .notify = shown.notify,
                                                      .state = SPOOL_RCPT_PENDING,
-                                                     .transport = r->r.transport,
-                                                     .nexthop = r->r.nexthop,
+                                                     .transport = shown.transport,
+                                                     .nexthop = shown.nexthop,
                                                      .route_generation = SPOOL_ROUTE_FIXED,
                                                      .route_by_rule = by_rule,
                                                      .status = SLICE(""),
@@ -764,7 +768,7 @@ static int want_rcpts(struct spool *sp, struct msg_id id, uint32_t after, size_t
     return err;
 }
 
-/* What the last whole scans have left, and what has come and gone since by this engine. */
+/* Returns the counts of the last complete scans, corrected by the engine's own changes since. */
 static int totals(struct spool *sp, struct spool_totals *ret_totals)
 {
     struct postfix_store *s = store_of(sp);
@@ -822,6 +826,7 @@ static void close_spool(struct spool *sp)
     mem_free(s->settled);
     known_fini(s);
     text_pool_fini(&s->pool);
+    text_pool_fini(&s->walked);
     if (s->ready_fd >= 0) {
         (void)close(s->ready_fd); /* nothing is in it */
     }

@@ -11,18 +11,16 @@
 
 #include "check.h"
 
-/* Permission bits of the owner, and those that others set as messages to the manager. */
+/* Permission bits of the owner, and those by which other programs send requests to the manager. */
 #define MODE_OWNER    0700
 #define MODE_COMPLETE 0700
 #define MODE_FLUSH    0040
 #define MODE_EXPIRE   0010
-/* A file that is due within the next second is due. */
-#define DUE_SLACK_S 1
-/* Long queue ids: microseconds stand in four digits of base 52 before the last z. */
+/* Long queue ids have the microseconds in four digits of base 52 before the last z. */
 #define LONG_ID_Z_MIN  10
 #define LONG_ID_MICROS 4
 #define HASH_KEY_MAX   (QUEUE_ID_MAX + 1)
-/* Entries per call while the queue of a manager before this one is moved. */
+/* Entries per call while the files of the previous manager are moved. */
 #define RESTART_ENTRIES 1000
 
 static const char *const words[QUEUE_DIRS] = {
@@ -33,7 +31,7 @@ static const char *const words[QUEUE_DIRS] = {
     [QUEUE_DIR_MAILDROP] = "maildrop",
 };
 
-/* Those without which there is no queue. */
+/* Directories without which there is no queue. */
 static const enum queue_dir_name needed[] = {QUEUE_DIR_INCOMING, QUEUE_DIR_ACTIVE,
                                              QUEUE_DIR_DEFERRED, QUEUE_DIR_CORRUPT};
 
@@ -101,7 +99,7 @@ int queue_dir_open(struct queue_dir *d, const char *path, const struct queue_dir
 void queue_dir_close(struct queue_dir *d)
 {
     if (d->fd >= 0) {
-        (void)close(d->fd); /* of a directory that was read */
+        (void)close(d->fd); /* nothing was written */
     }
     d->fd = -1;
 }
@@ -121,8 +119,8 @@ bool queue_id_ok(struct slice id)
     return true;
 }
 
-/* What a long id is hashed by: its microseconds, as a short id begins with them. False when the id
- * is short. */
+/* Builds the hash key of a long id: its microseconds in the form with which a short id begins.
+ * Returns false for a short id. */
 static bool long_id_key(struct slice id, char ret_key[HASH_KEY_MAX])
 {
     static const char digits[] = "0123456789BCDFGHJKLMNPQRSTVWXYZbcdfghjklmnpqrstvwxyz";
@@ -218,7 +216,7 @@ bool queue_dir_force_expire(const struct queue_dir_file *file)
     return (file->mode & MODE_EXPIRE) != 0;
 }
 
-/* The directories of hashing in front of the file. */
+/* Creates the hash directories of a path. */
 static int make_parents(const struct queue_dir *d, char *path)
 {
     for (char *slash = strchr(path, '/') + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
@@ -289,7 +287,7 @@ int queue_dir_open_file(const struct queue_dir *d, enum queue_dir_name which, st
 static int write_mark(const struct queue_dir *d, int fd, const struct queue_file_mark *mark)
 {
     char is[2];
-    size_t head = mark->len > 1 ? 2 : 1; /* of a longer record its length, too */
+    size_t head = mark->len > 1 ? 2 : 1; /* for a longer record, its length, too */
     int err = spool_io_read_all(d->io, fd, is, head, mark->offset);
     ssize_t n;
 
@@ -315,7 +313,7 @@ int queue_dir_mark(const struct queue_dir *d, enum queue_dir_name which, struct 
         return err;
     }
     err = write_mark(d, fd, mark);
-    (void)d->io->close(fd); /* nothing is buffered in it */
+    (void)d->io->close(fd); /* nothing is buffered */
     return err;
 }
 
@@ -328,13 +326,13 @@ int queue_dir_rcpt_type(const struct queue_dir *d, enum queue_dir_name which, st
         return err;
     }
     err = spool_io_read_all(d->io, fd, ret_type, 1, offset);
-    (void)d->io->close(fd); /* it was read */
+    (void)d->io->close(fd); /* opened for reading */
     return err == -ENODATA ? -EBADMSG : err;
 }
 
 /* ---- taking a file -------------------------------------------------------------------------- */
 
-/* Open and lock what was moved to active/. */
+/* Opens and locks a file that was moved to active/. */
 static enum queue_dir_take open_taken(const struct queue_dir *d, struct slice id, struct wall now,
                                       int *ret_fd, int *ret_error)
 {
@@ -346,13 +344,14 @@ static enum queue_dir_take open_taken(const struct queue_dir *d, struct slice id
     }
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         err = -errno;
-        (void)d->io->close(fd); /* it was only opened */
+        (void)d->io->close(fd); /* nothing was written */
         if (err != -EWOULDBLOCK) {
             *ret_error = err;
             return QUEUE_DIR_FAILED;
         }
         (void)queue_dir_set_time(d, QUEUE_DIR_ACTIVE, id,
-                                 wall_after(now, QUEUE_DIR_LOCKED_S * US_PER_S)); /* may be gone */
+                                 wall_after(now, QUEUE_DIR_LOCKED_S * US_PER_S)); /* the file may be
+                                                                                   * gone */
         return QUEUE_DIR_LOCKED;
     }
     *ret_fd = fd;
@@ -372,9 +371,12 @@ enum queue_dir_take queue_dir_take(const struct queue_dir *d, enum queue_dir_nam
         return QUEUE_DIR_SKIPPED;
     }
     if (err == 0) {
-        if (!queue_dir_usable(&file) ||
-            (!any_time && us_seconds(file.modified.us) > us_seconds(now.us) + DUE_SLACK_S)) {
+        if (!queue_dir_usable(&file)) {
             return QUEUE_DIR_SKIPPED;
+        }
+        if (!any_time && us_seconds(file.modified.us) > us_seconds(now.us) + QUEUE_DIR_SLACK_S) {
+            *ret_file = file;
+            return QUEUE_DIR_NOT_DUE;
         }
         err = queue_dir_move(d, id, from, QUEUE_DIR_ACTIVE);
     }
@@ -383,11 +385,11 @@ enum queue_dir_take queue_dir_take(const struct queue_dir *d, enum queue_dir_nam
         return err == -ENOENT ? QUEUE_DIR_RACED : QUEUE_DIR_FAILED;
     }
     taken = open_taken(d, id, now, ret_fd, ret_error);
-    *ret_file = file; /* it was complete then */
+    *ret_file = file; /* the file was complete at that time */
     if (taken == QUEUE_DIR_LOCKED) {
         err = queue_dir_move(d, id, QUEUE_DIR_ACTIVE, QUEUE_DIR_INCOMING);
     } else if (taken == QUEUE_DIR_FAILED) {
-        err = queue_dir_move(d, id, QUEUE_DIR_ACTIVE, from); /* it keeps its time */
+        err = queue_dir_move(d, id, QUEUE_DIR_ACTIVE, from); /* keeps its time */
     }
     if (err != 0 && err != -ENOENT) { /* the next start finds it in active/ */
         *ret_error = err;
@@ -424,7 +426,7 @@ static int push(struct queue_scan *scan, const char *name)
     if (scan->open[scan->level] == NULL) {
         int err = -errno;
 
-        (void)close(fd); /* it was only opened */
+        (void)close(fd); /* nothing was written */
         return err;
     }
     scan->path_len[scan->level] = len + (unsigned)n;
@@ -434,7 +436,7 @@ static int push(struct queue_scan *scan, const char *name)
 
 static void pop(struct queue_scan *scan)
 {
-    (void)closedir(scan->open[--scan->level]); /* it was read */
+    (void)closedir(scan->open[--scan->level]); /* opened for reading */
 }
 
 void queue_scan_begin(struct queue_scan *scan, const struct queue_dir *d, enum queue_dir_name which)
@@ -515,12 +517,12 @@ static void tell(queue_dir_told *told, void *context, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    (void)vsnprintf(line, sizeof line, format, args); /* cut is good enough */
+    (void)vsnprintf(line, sizeof line, format, args); /* may be cut */
     va_end(args);
     told(context, line);
 }
 
-/* Due now, so that no agent's time of a crash keeps it back. */
+/* Moves a file to incoming/, due now: its time may be in the future after a crash. */
 static bool move_back(const struct queue_dir *d, struct slice id, struct wall now,
                       queue_dir_told *told, void *context)
 {

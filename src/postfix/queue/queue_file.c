@@ -1,6 +1,6 @@
 /*
- * The reader is a loop over records. What it keeps of the file is one window of bytes, so that a
- * message with a million recipients costs no more memory than any other.
+ * The reader is a loop over records. It keeps one window of bytes of the file, so that a message
+ * with a million recipients needs no more memory than any other.
  */
 #include "queue_file.h"
 
@@ -16,9 +16,9 @@
 #include "mem.h"
 #include "printable.h"
 
-/* Bytes that are read at once. */
+/* Number of bytes that are read at once. */
 #define WINDOW 8192
-/* Times are within the years 1970 to 9999. */
+/* Limit of times: the years 1970 to 9999. */
 #define SECONDS_MAX  INT64_C(253402300799)
 #define NUMBER_WIDTH 15
 #define SIZE_FIELDS  6
@@ -69,27 +69,27 @@ static enum queue_file_read corrupt(struct queue_file_reader *r, const char *for
     va_list args;
 
     va_start(args, format);
-    (void)vsnprintf(r->problem, sizeof r->problem, format, args); /* cut is good enough */
+    (void)vsnprintf(r->problem, sizeof r->problem, format, args); /* may be cut */
     va_end(args);
     r->ended = QUEUE_FILE_READ_CORRUPT;
     return r->ended;
 }
 
-/* Note what is left out, the first time. */
+/* Records the first value that is ignored. */
 static void odd(struct queue_file_reader *r, const char *what, struct slice value)
 {
-    char *text = r->envelope.odd;
+    char *text = r->odd;
 
     if (text[0] == '\0') {
-        (void)snprintf(text, sizeof r->envelope.odd, "ignoring %s: %.*s", what,
-                       SLICE_ARGS(value)); /* cut is good enough */
+        (void)snprintf(text, sizeof r->odd, "ignoring %s: %.*s", what,
+                       SLICE_ARGS(value)); /* may be cut */
         printable_line(text, strlen(text));
     }
 }
 
 /* ---- bytes ---------------------------------------------------------------------------------- */
 
-/* `len` bytes at offset `at`, fewer at the end of the file; NULL when they can't be read. */
+/* Returns `len` bytes at offset `at`, fewer at the end of the file; NULL if they can't be read. */
 static const char *look(struct queue_file_reader *r, uint64_t at, size_t len, size_t *ret_len)
 {
     bool to_end = r->window_len > 0 && r->window_at + r->window_len >= r->source.size;
@@ -101,7 +101,7 @@ static const char *look(struct queue_file_reader *r, uint64_t at, size_t len, si
         size_t want = len < WINDOW ? WINDOW : len;
 
         if (at < r->source.size && r->source.size - at < want) {
-            want = (size_t)(r->source.size - at); /* so that no second read looks for the end */
+            want = (size_t)(r->source.size - at); /* avoids a second read that only finds the end */
         }
 
         if (r->window_size < want) {
@@ -123,14 +123,14 @@ static const char *look(struct queue_file_reader *r, uint64_t at, size_t len, si
     return r->window + (at - r->window_at);
 }
 
-/* A record's head, and where it and its data are. */
+/* The head of a record, with the offsets of record and data. */
 struct record {
     char type;
     uint64_t at, data_at;
     uint64_t len;
 };
 
-/* The head of the record at r->at.position, which moves behind the record. */
+/* Reads the head of the record at r->at.position, which moves to the next record. */
 static bool next_record(struct queue_file_reader *r, struct record *ret_record)
 {
     struct record rec = {.at = r->at.position};
@@ -174,7 +174,7 @@ static bool next_record(struct queue_file_reader *r, struct record *ret_record)
     return true;
 }
 
-/* The record's data; lasts until the window moves. */
+/* Returns the data of a record; they last until the window moves. */
 static bool record_data(struct queue_file_reader *r, const struct record *rec,
                         struct slice *ret_data)
 {
@@ -200,7 +200,7 @@ static bool record_data(struct queue_file_reader *r, const struct record *rec,
 
 /* ---- numbers -------------------------------------------------------------------------------- */
 
-/* The next number, with or without a sign, and the blanks around it, out of *rest. */
+/* Removes the next number, with or without a sign, and the blanks before it from *rest. */
 static bool cut_number(struct slice *rest, int64_t *ret_number)
 {
     struct slice s = *rest, digits;
@@ -247,7 +247,7 @@ static void replace(struct slice *text, struct slice value)
     *text = value.len > 0 ? slice_of(mem_copy(value.ptr, value.len), value.len) : SLICE("");
 }
 
-/* Which of several records with the same name counts. */
+/* Rule for several records with the same name; FIRST_TOLD is logged. */
 enum several { FIRST, FIRST_TOLD, LAST };
 
 struct text_attribute {
@@ -271,7 +271,7 @@ static const struct text_attribute text_attributes[] = {
     {SLICE_INIT("rewrite_context"), QUEUE_FILE_REWRITE_CONTEXT, FIRST},
 };
 
-/* Without "log_", in the order of QUEUE_FILE_CLIENT_NAME to QUEUE_FILE_HELO_NAME. */
+/* Names without "log_", in the order of QUEUE_FILE_CLIENT_NAME to QUEUE_FILE_HELO_NAME. */
 static const struct slice fallback_names[] = {
     SLICE_INIT("client_name"), SLICE_INIT("client_address"), SLICE_INIT("client_port"),
     SLICE_INIT("protocol_name"), SLICE_INIT("helo_name")};
@@ -282,7 +282,7 @@ _Static_assert(sizeof fallback_names / sizeof fallback_names[0] ==
 static void put_text(struct queue_file_reader *r, const struct text_attribute *a,
                      struct slice value)
 {
-    struct slice *text = &r->envelope.text[a->text];
+    struct slice *text = &r->text[a->text];
 
     if (a->text >= QUEUE_FILE_CLIENT_NAME && a->text <= QUEUE_FILE_HELO_NAME) {
         r->has_log_client = true;
@@ -418,7 +418,7 @@ static void put_warn(struct queue_file_reader *r, const struct record *rec, stru
 static void put_dsn_original(struct queue_file_reader *r, struct slice value)
 {
     buf_clear(&r->dsn_original);
-    (void)buf_add(&r->dsn_original, value); /* its limit is that of a record */
+    (void)buf_add(&r->dsn_original, value); /* a record is never longer than its limit */
 }
 
 static bool put_attribute(struct queue_file_reader *r, const struct record *rec, struct slice data)
@@ -467,13 +467,13 @@ static bool put_attribute(struct queue_file_reader *r, const struct record *rec,
     return true;
 }
 
-/* What is said of the recipient to come. */
+/* Stores a property of the next recipient. */
 static bool put_rcpt_word(struct queue_file_reader *r, char type, struct slice data)
 {
     switch (type) {
     case 'O':
         buf_clear(&r->original);
-        (void)buf_add(&r->original, data); /* its limit is that of a record */
+        (void)buf_add(&r->original, data); /* a record is never longer than its limit */
         return true;
     case 'o':
         put_dsn_original(r, data);
@@ -488,7 +488,7 @@ static bool put_rcpt_word(struct queue_file_reader *r, char type, struct slice d
 
 static bool put_envelope(struct queue_file_reader *r, const struct record *rec, struct slice data)
 {
-    struct slice *text = r->envelope.text;
+    struct slice *text = r->text;
 
     switch (rec->type) {
     case 'C':
@@ -559,7 +559,7 @@ static bool follow(struct queue_file_reader *r, const struct record *rec)
     return true;
 }
 
-/* Texts are C strings to those that they are sent to. */
+/* Has the text no NUL? Its receivers use C strings. */
 static bool is_text(struct queue_file_reader *r, const struct record *rec, struct slice data)
 {
     if (slice_find(data, '\0') == data.len) {
@@ -586,7 +586,9 @@ static void reader_init(struct queue_file_reader *r, struct queue_file_source so
     r->ended = QUEUE_FILE_READ_ITEM;
     buf_init(&r->original, QUEUE_FILE_RECORD_MAX);
     buf_init(&r->dsn_original, QUEUE_FILE_RECORD_MAX);
-    queue_file_envelope_clear(&r->envelope);
+    for (size_t i = 0; i < QUEUE_FILE_TEXTS; i++) {
+        r->text[i] = SLICE("");
+    }
     for (size_t i = 0; i < sizeof r->fallback / sizeof r->fallback[0]; i++) {
         r->fallback[i] = SLICE("");
     }
@@ -599,31 +601,55 @@ void queue_file_init(struct queue_file_reader *r, struct queue_file_source sourc
 
 void queue_file_envelope_fini(struct queue_file_envelope *e)
 {
-    for (size_t i = 0; i < QUEUE_FILE_TEXTS; i++) {
-        replace(&e->text[i], SLICE(""));
-    }
+    mem_free(e->texts);
+    e->texts = NULL;
 }
 
-void queue_file_envelope_clear(struct queue_file_envelope *ret)
+struct slice queue_file_text(const struct queue_file_envelope *e, enum queue_file_text which)
 {
-    memset(ret, 0, sizeof *ret);
-    for (size_t i = 0; i < QUEUE_FILE_TEXTS; i++) {
-        ret->text[i] = SLICE("");
+    const char *at = e->texts;
+
+    if (at == NULL) {
+        return SLICE("");
     }
+    for (unsigned i = 0; i < which; i++) {
+        at += strlen(at) + 1;
+    }
+    return slice_string(at);
+}
+
+void queue_file_set_texts(struct queue_file_envelope *e, const struct slice text[QUEUE_FILE_TEXTS])
+{
+    size_t size = 0; /* does not overflow: each is at most a record */
+    char *texts, *at;
+
+    for (size_t i = 0; i < QUEUE_FILE_TEXTS; i++) {
+        CHECK(slice_find(text[i], '\0') == text[i].len);
+        size += text[i].len + 1;
+    }
+    at = texts = mem_new(size);
+    for (size_t i = 0; i < QUEUE_FILE_TEXTS; i++) {
+        if (text[i].len > 0) {
+            memcpy(at, text[i].ptr, text[i].len);
+        }
+        at += text[i].len + 1;
+    }
+    mem_free(e->texts); /* the texts may have been part of it */
+    e->texts = texts;
 }
 
 void queue_file_take_envelope(struct queue_file_reader *r, struct queue_file_envelope *ret)
 {
     CHECK(r->ended == QUEUE_FILE_READ_END);
     *ret = r->envelope;
-    for (size_t i = 0; i < QUEUE_FILE_TEXTS; i++) {
-        r->envelope.text[i] = SLICE("");
-    }
+    queue_file_set_texts(ret, r->text);
 }
 
 void queue_file_fini(struct queue_file_reader *r)
 {
-    queue_file_envelope_fini(&r->envelope);
+    for (size_t i = 0; i < QUEUE_FILE_TEXTS; i++) {
+        replace(&r->text[i], SLICE(""));
+    }
     for (size_t i = 0; i < sizeof r->fallback / sizeof r->fallback[0]; i++) {
         replace(&r->fallback[i], SLICE(""));
     }
@@ -654,17 +680,17 @@ static enum queue_file_read at_end(struct queue_file_reader *r)
     }
     if (!r->has_log_client) {
         for (size_t i = 0; i < sizeof r->fallback / sizeof r->fallback[0]; i++) {
-            replace(&e->text[QUEUE_FILE_CLIENT_NAME + i], r->fallback[i]);
+            replace(&r->text[QUEUE_FILE_CLIENT_NAME + i], r->fallback[i]);
         }
     }
-    if (e->text[QUEUE_FILE_REWRITE_CONTEXT].len == 0) {
-        replace(&e->text[QUEUE_FILE_REWRITE_CONTEXT], SLICE("local"));
+    if (r->text[QUEUE_FILE_REWRITE_CONTEXT].len == 0) {
+        replace(&r->text[QUEUE_FILE_REWRITE_CONTEXT], SLICE("local"));
     }
     r->ended = QUEUE_FILE_READ_END;
     return r->ended;
 }
 
-/* The content is passed over, also when a pointer leads to it. */
+/* Moves past the content, even if a pointer leads there. */
 static bool skip_content(struct queue_file_reader *r)
 {
     struct record rec;
@@ -755,7 +781,7 @@ enum queue_file_read queue_file_next(struct queue_file_reader *r, struct queue_f
         case '<':
         case 'W':
             if (!r->only_rcpts && record_data(r, &rec, &data) && is_text(r, &rec, data)) {
-                (void)put_envelope(r, &rec, data); /* as above */
+                (void)put_envelope(r, &rec, data); /* an error has ended the reader */
             }
             break;
         case 'M':
@@ -766,7 +792,7 @@ enum queue_file_read queue_file_next(struct queue_file_reader *r, struct queue_f
         case 'e':
             break;
         case 'p':
-            (void)follow(r, &rec); /* as above */
+            (void)follow(r, &rec); /* an error has ended the reader */
             break;
         case 'E':
             return at_end(r);
@@ -780,7 +806,8 @@ enum queue_file_read queue_file_next(struct queue_file_reader *r, struct queue_f
 
 struct queue_file_cursor queue_file_cursor(const struct queue_file_reader *r)
 {
-    CHECK(r->forget_dsn); /* a recipient has just been told, so nothing is known of the next */
+    CHECK(r->forget_dsn); /* a recipient was just returned, so there are no properties of the next
+                           * one */
     return r->at;
 }
 
@@ -842,7 +869,7 @@ void queue_file_put(struct buf *out, char type, struct slice data)
 {
     size_t rest = data.len;
 
-    (void)buf_add_byte(out, type); /* its error is sticky */
+    (void)buf_add_byte(out, type); /* errors are sticky */
     do {
         unsigned low = (unsigned)(rest & 0x7f);
 
@@ -872,7 +899,7 @@ struct queue_file_mark queue_file_mark_warned(uint64_t offset)
     struct queue_file_mark mark = {.offset = offset, .before = 'W', .len = QUEUE_FILE_MARK_MAX};
     char number[NUMBER_WIDTH + 1];
 
-    (void)snprintf(number, sizeof number, "%*d", NUMBER_WIDTH, -1); /* fits */
+    (void)snprintf(number, sizeof number, "%*d", NUMBER_WIDTH, -1); /* it fits */
     mark.bytes[0] = 'W';
     mark.bytes[1] = NUMBER_WIDTH;
     memcpy(mark.bytes + 2, number, NUMBER_WIDTH);

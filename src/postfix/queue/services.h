@@ -1,27 +1,27 @@
 /*
- * The border between the spool engine on Postfix's queue directory and the clients of Postfix's
- * services. The engine owns files, the clients own sockets; neither knows the other but by this
- * page. Both live in the queue process, on one event loop.
+ * The interface between the spool engine of Postfix's queue directory and the clients of Postfix's
+ * services. The engine owns files, the clients own sockets; they use each other only through this
+ * header. Both run in the queue process, on one event loop.
  *
- * A message's way, with what each side does:
+ * The way of a message:
  *
  *     engine                                   services
  *     takes the file, reads the envelope
- *        of each recipient: ask ------------>  decides where it goes (trivial-rewrite)
+ *        for each recipient: ask ----------->  find its route (trivial-rewrite)
  *        postfix_routed  <-------------------  at once from within ask, or later
  *     all are routed: can be claimed
- *        (the queue process opens it; deliveries go out by the agent kind, which reads
- *         postfix_envelope and postfix_rcpt; agents mark recipients in the file)
+ *        (the queue process opens it; the agent kind makes deliveries, and reads
+ *         postfix_message and postfix_rcpt; agents mark recipients in the file)
  *     spool_conclude, at the end of the pass
- *        conclude -------------------------->  bounce, trace, defer: in the order that they need
- *        postfix_pass_*  <-------------------  what is to be done to the file, step by step
- *        postfix_concluded  <----------------  the file has its last place; forget the message
+ *        conclude -------------------------->  bounce, trace, defer: in the necessary order
+ *        postfix_pass_*  <-------------------  changes of the file, step by step
+ *        postfix_concluded  <----------------  the file goes to its last place; drop the message
  *
- * Of a message with many recipients the engine asks for the first ones, and for others as the
- * scheduler has room for them (spool_want_rcpts). Those that are settled leave memory.
+ * For a message with many recipients, the engine first requests the routes of some, and of others
+ * when the scheduler has room for them (spool_want_rcpts). Settled recipients leave memory.
  *
- * All slices handed in are borrowed for the call. Functions with an int return 0 or negative errno;
- * -ENOENT (another program has removed or moved the file) is normal for each of them.
+ * All slices in arguments are borrowed for the call. Functions with an int return 0 or negative
+ * errno; -ENOENT (another program has removed or moved the file) is normal for each of them.
  */
 #ifndef POSTFIX_SERVICES_H
 #define POSTFIX_SERVICES_H
@@ -39,21 +39,20 @@
 struct postfix_services {
     void *context;
 
-    /* Where does recipient `n` go? Answered by postfix_routed, perhaps before this returns. The
-     * engine may ask for many at once. `m` and `rcpt` are as read from the file. */
+    /* Requests the route of a recipient. postfix_routed is the answer, perhaps before this returns.
+     * The engine may request many at once. `m` and `rcpt` are as read from the file. */
     void (*ask)(void *context, struct msg_id id, const struct queue_file_envelope *m,
                 const struct queue_file_rcpt *rcpt);
 
-    /* Nothing is known of this message any more: answers for it are not wanted. */
+    /* Drops a message that is no longer in memory: answers for it are ignored. */
     void (*forget)(void *context, struct msg_id id);
 
-    /* The pass of a claimed message is over. `deferred`: some recipient is to be tried again.
-     * `due`: when, if it is. The claim has ended; the engine keeps the message until
-     * postfix_concluded. */
+    /* Concludes the pass of a claimed message. `deferred`: some recipient must be tried again, at
+     * `due`. The claim has ended; the engine keeps the message until postfix_concluded. */
     void (*conclude)(void *context, struct msg_id id, bool deferred, struct wall due);
 
-    /* The class of a message, by the beginning of its content in wire form. The name is of `room`.
-     * NULL: mail has no classes, and its content is not looked at. */
+    /* Finds the class of a message by the beginning of its content in wire form. The name is stored
+     * in `room`. NULL = mail has no classes, and its content is not read. */
     void (*classify)(void *context, const struct queue_file_envelope *m, struct slice content,
                      char room[CLASS_NAME_MAX], struct slice *ret_name,
                      enum class_source *ret_source);
@@ -61,79 +60,83 @@ struct postfix_services {
 
 struct spool;
 
-/* Once, before the first poll. Borrowed for the life of the spool. -EINVAL: another engine's. */
+/* Sets the services; call it once, before the first poll. They are borrowed until the spool is
+ * closed. -EINVAL: the spool has another engine. */
 int postfix_use_services(struct spool *sp, const struct postfix_services *services);
 
 /* ---- answers, and what services ask of the engine ---- */
 
 enum postfix_disposal {
     POSTFIX_DELIVER,
-    POSTFIX_SKIP,    /* not in this activation, and without a mark: a redirect has replaced it */
+    POSTFIX_SKIP,    /* not delivered in this activation, and not marked: a redirect has replaced
+                      * it */
     POSTFIX_DISCARD, /* marked done in the file by the engine: an undeliverable double bounce */
 };
 
 struct postfix_route {
     enum postfix_disposal disposal;
     struct slice transport;
-    struct slice nexthop;   /* as it is handed to the agent, verbatim */
-    struct slice recipient; /* replaces the address of the file */
+    struct slice nexthop;   /* passed to the agent verbatim */
+    struct slice recipient; /* replaces the address in the file */
 };
 
-/* The answer for recipient `n`. A message that is not known any more is fine. */
+/* Sets the route of recipient `n`. Ignored if the message is no longer in memory. */
 void postfix_routed(struct spool *sp, struct msg_id id, uint32_t n,
                     const struct postfix_route *route);
 
-/* Of a message that is claimed, or being concluded; NULL: not known. Last as long as that. */
+/* Returns a message that is in active/ and is not leaving; NULL if there is none. The result lasts
+ * as long as that. */
 struct postfix_message {
     struct slice queue_id;
     const struct queue_file_envelope *envelope;
-    struct wall activated; /* when its file was taken into active/ */
+    struct wall activated; /* time at which its file was taken into active/ */
     bool force_expire;     /* mode bit 0010 when it was taken */
-    bool flushed;          /* mode bit 0040, or a scan with F: defer_transports does not hold */
+    bool flushed;          /* mode bit 0040, or a scan with F: defer_transports does not apply */
 };
 const struct postfix_message *postfix_message(struct spool *sp, struct msg_id id);
 
-/* A recipient of such a message; NULL: not in memory, as it was not read yet or is settled. Before
- * it is routed `recipient`, `transport` and `nexthop` are empty. */
+/* Returns a recipient of such a message; false if it is not in memory, as it was not read yet or is
+ * settled. Before it is routed, `recipient` is the address in the file, and `transport` and
+ * `nexthop` are empty. The slices last as long as the recipient is in memory with this route. */
 struct postfix_rcpt {
     uint32_t n;
-    uint64_t offset;        /* of its record: its identity towards agents and bounce(8) */
-    struct slice recipient; /* routed */
-    struct slice original, dsn_original; /* as of struct queue_file_rcpt */
+    uint64_t offset;        /* offset of its record, by which agents and bounce(8) identify it */
+    struct slice recipient; /* address after routing */
+    struct slice original, dsn_original; /* as in struct queue_file_rcpt */
     unsigned notify;
     struct slice transport, nexthop;
 };
-const struct postfix_rcpt *postfix_rcpt(struct spool *sp, struct msg_id id, uint32_t n);
+bool postfix_rcpt(struct spool *sp, struct msg_id id, uint32_t n, struct postfix_rcpt *ret_rcpt);
 
-/* Keep recipients in memory though they are settled, unless they are done, until postfix_unpin.
- * Each may be pinned once. Where that fills qmgr_message_recipient_limit the message gets no more
- * of its recipients than it has of these. Those that are not in memory are fine. */
+/* Keeps recipients in memory until postfix_unpin, even if they are settled, unless they are done.
+ * Each may be pinned once. If pinned recipients fill qmgr_message_recipient_limit, the message gets
+ * no more recipients than it has pinned. Recipients that are not in memory are ignored. */
 void postfix_pin(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t count);
 void postfix_unpin(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t count);
 
-/* The type byte of that record as it stands in the file now: 'R', 'D', ..; negative errno. After an
- * agent's answer that says that some of its recipients were deferred. */
+/* Reads the type byte of a recipient's record in the file: 'R', 'D', ..; or returns negative errno.
+ * For use after an agent's reply that some of its recipients were deferred. */
 int postfix_rcpt_state(struct spool *sp, struct msg_id id, uint32_t n);
 
-/* Append the end of a log that bounce(8) keeps of the message; nothing when there is none. */
+/* Appends the end of a log of bounce(8) about the message; nothing if there is none. */
 #define POSTFIX_LOG_MAX ((size_t)1 << 17)
 enum postfix_log { POSTFIX_LOG_BOUNCE, POSTFIX_LOG_DEFER, POSTFIX_LOG_TRACE, POSTFIX_LOGS };
 void postfix_read_log(struct spool *sp, struct msg_id id, enum postfix_log which, struct buf *out);
 
-/* Is there a bounce log to be sent? 1 or 0; an empty one is removed. */
+/* Returns 1 if there is a bounce log to report, else 0; removes an empty one. */
 int postfix_pass_bounce_log(struct spool *sp, struct msg_id id);
-/* Is the file in active/ one that can be tried again (owner bits exactly 0700)? 1, or 0: an agent
- * has marked it corrupt. */
+/* Returns 1 if the file in active/ can be tried again (owner bits exactly 0700), 0 if an agent has
+ * marked it corrupt. */
 int postfix_pass_is_usable(struct spool *sp, struct msg_id id);
-/* Recipients are left that could not be read, though the file is not damaged. */
+/* Has the message recipients that could not be read, though the file is not damaged? */
 bool postfix_pass_is_unread(struct spool *sp, struct msg_id id);
-/* Overwrite the record of trace_flags, and that of the delay warning. */
+/* Cancels the record of trace_flags; postfix_pass_warned updates that of the delay notice. */
 int postfix_pass_traced(struct spool *sp, struct msg_id id);
 int postfix_pass_warned(struct spool *sp, struct msg_id id);
 
 enum postfix_place { POSTFIX_DEFERRED, POSTFIX_REMOVED, POSTFIX_CORRUPT };
-/* The end: move the file (mtime = `due` for POSTFIX_DEFERRED) or remove it, and forget the message.
- * What the log is to be told is in events of the spool ("ID: removed" is one). */
+/* Ends the conclusion: moves the file (mtime = `due` for POSTFIX_DEFERRED) or removes it, and drops
+ * the message. Events of the spool have the lines for the log ("ID: removed" is one). */
 void postfix_concluded(struct spool *sp, struct msg_id id, enum postfix_place place,
                        struct wall due);
 
@@ -143,15 +146,15 @@ enum postfix_scan {
     POSTFIX_SCAN_INCOMING = 1,
     POSTFIX_SCAN_DEFERRED = 2,
     POSTFIX_SCAN_FLUSH = 4,      /* F: override defer_transports in the running and next scans */
-    POSTFIX_SCAN_IGNORE_TIME = 8 /* A */
+    POSTFIX_SCAN_IGNORE_TIME = 8 /* A: ignore the times of files */
 };
-/* Bits of enum postfix_scan; what is to be scanned is scanned by the polls that follow. The caller
- * begins the first. */
+/* Requests scans, bits of enum postfix_scan; later polls perform them. The caller starts the first
+ * poll. */
 void postfix_trigger(struct spool *sp, unsigned scans);
 
-/* Messages that were taken from incoming/ since the last call, for in-flow control. */
+/* Returns the number of messages taken from incoming/ since the last call, for in-flow control. */
 uint64_t postfix_taken_from_incoming(struct spool *sp);
-/* Does a scan of incoming/ run? */
+/* Is a scan of incoming/ running or requested? */
 bool postfix_scans_incoming(struct spool *sp);
 
 #endif

@@ -8,7 +8,7 @@
 
 struct field {
     const char *name;
-    size_t offset; /* of a slice in struct status_log_entry */
+    size_t offset; /* offset of a slice in struct status_log_entry */
 };
 
 #define FIELD(name, member)                                                                        \
@@ -16,7 +16,7 @@ struct field {
         name, offsetof(struct status_log_entry, member)                                            \
     }
 
-/* In the order of bounce(8); offset and notify_flags stand behind the first two. */
+/* Fields in the order of bounce(8); "offset" follows the second, "notify_flags" the third. */
 static const struct field fields[] = {
     FIELD("recipient", recipient),
     FIELD("original_recipient", original),
@@ -83,7 +83,7 @@ static void put_text(struct buf *out, struct slice text)
     for (size_t i = 0; i < text.len; i++) {
         (void)buf_add_byte(out, text.ptr[i] == '\n' || text.ptr[i] == '\r' || text.ptr[i] == '\0'
                                     ? ' '
-                                    : text.ptr[i]); /* sticky */
+                                    : text.ptr[i]); /* errors are sticky */
     }
 }
 
@@ -91,7 +91,7 @@ void status_log_put(struct buf *out, const struct status_log_entry *e)
 {
     struct status_log_entry copy = *e;
 
-    (void)buf_add_string(out, "\n<"); /* sticky, as all that follow */
+    (void)buf_add_string(out, "\n<"); /* errors are sticky */
     put_text(out, e->recipient);
     (void)buf_add_string(out, ">: ");
     put_text(out, e->reason);

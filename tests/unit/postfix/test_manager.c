@@ -10,6 +10,7 @@
 #include "master_link.h"
 #include "postconf.h"
 #include "postconf_places.h"
+#include "postconf_values.h"
 #include "routing.h"
 #include "services.h"
 #include "settings.h"
@@ -104,14 +105,19 @@ static const struct routing_params params = {.default_filter_nexthop = {"", 0},
                                              .double_bounce_sender = {"double-bounce", 13},
                                              .probe_limit = 2};
 
-static struct queue_file_envelope envelope_with(enum queue_file_text which, const char *value)
+/* Makes an envelope with two texts; queue_file_envelope_fini frees it. */
+static struct queue_file_envelope envelope_with(enum queue_file_text which, const char *value,
+                                                const char *filter)
 {
     struct queue_file_envelope e = {.size_flags = 0};
+    struct slice text[QUEUE_FILE_TEXTS];
 
     for (size_t i = 0; i < QUEUE_FILE_TEXTS; i++) {
-        e.text[i] = SLICE("");
+        text[i] = SLICE("");
     }
-    e.text[which] = slice_string(value);
+    text[QUEUE_FILE_FILTER] = slice_string(filter);
+    text[which] = slice_string(value);
+    queue_file_set_texts(&e, text);
     return e;
 }
 
@@ -125,7 +131,7 @@ static void a_filter_takes_all_mail_but_probes(void **unused)
 
     (void)unused;
     for (size_t i = 0; i < COUNT(cases); i++) {
-        struct queue_file_envelope e = envelope_with(QUEUE_FILE_FILTER, cases[i].filter);
+        struct queue_file_envelope e = envelope_with(QUEUE_FILE_FILTER, cases[i].filter, "");
         struct routing_message m = {.envelope = &e};
         struct rewrite_question question = {0};
         struct postfix_route route;
@@ -138,18 +144,18 @@ static void a_filter_takes_all_mail_but_probes(void **unused)
         e.trace_flags = QUEUE_FILE_TRACE_USER_PROBE;
         assert_int_equal(routing_begin(&params, &m, slice_string(cases[i].rcpt), &question, &route),
                          ROUTING_ASK);
+        queue_file_envelope_fini(&e);
     }
 }
 
 static void a_redirect_is_for_one_recipient_of_the_message(void **unused)
 {
-    struct queue_file_envelope e = envelope_with(QUEUE_FILE_REDIRECT, "other@x.test");
+    struct queue_file_envelope e = envelope_with(QUEUE_FILE_REDIRECT, "other@x.test", "scan:host");
     struct routing_message m = {.envelope = &e};
     struct rewrite_question question = {0};
     struct postfix_route route;
 
     (void)unused;
-    e.text[QUEUE_FILE_FILTER] = SLICE("scan:host");
     assert_int_equal(routing_begin(&params, &m, SLICE("a@b.test"), &question, &route), ROUTING_ASK);
     assert_true(question.completed_first);
     assert_true(slice_equal(question.address, SLICE("other@x.test")));
@@ -157,11 +163,12 @@ static void a_redirect_is_for_one_recipient_of_the_message(void **unused)
     assert_int_equal(routing_begin(&params, &m, SLICE("c@b.test"), &question, &route),
                      ROUTING_DECIDED);
     assert_int_equal(route.disposal, POSTFIX_SKIP);
+    queue_file_envelope_fini(&e);
 }
 
 static void what_is_not_delivered_now_goes_to_retry(void **unused)
 {
-    struct queue_file_envelope e = envelope_with(QUEUE_FILE_SENDER, "s@x.test");
+    struct queue_file_envelope e = envelope_with(QUEUE_FILE_SENDER, "s@x.test", "");
     struct rewrite_answer to_smtp = {.transport = SLICE("smtp"),
                                      .nexthop = SLICE("host"),
                                      .recipient = SLICE("a@b.test"),
@@ -193,12 +200,13 @@ static void what_is_not_delivered_now_goes_to_retry(void **unused)
     m.probes = 3;
     routing_end(&params, &m, &to_smtp, &route);
     assert_true(slice_equal(route.nexthop, SLICE("4.3.2 Too many address verification requests")));
+    queue_file_envelope_fini(&e);
 }
 
 static void a_next_hop_that_is_too_long_is_no_next_hop(void **unused)
 {
     static char text[ROUTING_NEXTHOP_MAX + 1];
-    struct queue_file_envelope e = envelope_with(QUEUE_FILE_SENDER, "");
+    struct queue_file_envelope e = envelope_with(QUEUE_FILE_SENDER, "", "");
     struct rewrite_answer answer = {.transport = SLICE("relay"), .recipient = SLICE("a@b.test")};
     struct routing_message m = {.envelope = &e};
     struct postfix_route route;
@@ -212,6 +220,7 @@ static void a_next_hop_that_is_too_long_is_no_next_hop(void **unused)
     routing_end(&params, &m, &answer, &route);
     assert_true(slice_equal(route.transport, SLICE("error")));
     assert_int_equal(route.nexthop.len, ROUTING_NEXTHOP_MAX);
+    queue_file_envelope_fini(&e);
 }
 
 /* ---- our configuration ---- */
@@ -219,10 +228,11 @@ static void a_next_hop_that_is_too_long_is_no_next_hop(void **unused)
 static void postfix_parameters_become_ours(void **unused)
 {
     struct settings s;
-    struct buf out;
+    struct buf out, notes;
 
     (void)unused;
     buf_init(&out, 1 << 20);
+    buf_init(&notes, 4096);
     settings_init(&s, SLICE("queue_directory = /var/spool/postfix\n"
                             "data_directory = /var/lib/postfix\n"
                             "mail_owner = postfix\n"
@@ -238,12 +248,12 @@ static void postfix_parameters_become_ours(void **unused)
                              "sluice_control_socket = /run/qmgr\n"
                              "sluice_class_header =\n"
                              "  X-Class\n"),
-                       SLICE("class/bulk\n\tweight=1\n"), SLICE("syslog"), &out);
+                       SLICE("class/bulk\n\tweight=1\n"), SLICE("syslog"), &out, &notes);
     const char *text = buf_cstr(&out);
     assert_non_null(strstr(text, "spool = postfix:/var/spool/postfix\n"));
     assert_non_null(strstr(text, "state_directory = /var/lib/postfix/sluice\n"));
     assert_non_null(strstr(text, "log = syslog\n"));
-    assert_non_null(strstr(text, "minimal_backoff_time = 300s\n"));
+    assert_non_null(strstr(text, "minimal_backoff_time = 5m\n"));
     assert_non_null(strstr(text, "slow_destination_rate_delay = 1s\n"));
     assert_non_null(strstr(text, "slow_process_limit = 2\n"));
     assert_non_null(strstr(text, "default_class = auto\n"));
@@ -252,8 +262,73 @@ static void postfix_parameters_become_ours(void **unused)
     assert_non_null(strstr(text, "class/bulk\n\tweight=1\n"));
     assert_null(strstr(text, "public/sluice"));
     assert_null(strstr(text, "smtpd_recipient_limit"));
+    assert_string_equal(buf_cstr(&notes), "");
     settings_fini(&s);
+    buf_fini(&notes);
     buf_fini(&out);
+}
+
+/* What a line of main.cf becomes, as Postfix 3.7 reads it (interop/test_qmgr_values). */
+static void odd_values_are_taken_as_postfix_takes_them(void **unused)
+{
+    static const struct {
+        const char *line, *want, *note;
+    } cases[] = {
+        {"queue_run_delay = +300", "queue_run_delay = 5m\n", ""},
+        {"queue_run_delay = 200d", "queue_run_delay = 14w2d\n",
+         "queue_run_delay: found `200d', which Postfix takes; here 14w2d counts\n"},
+        {"queue_run_delay = 1h30m", "queue_run_delay = 1h\n",
+         "queue_run_delay: found `1h30m', which Postfix takes; here 1h counts\n"},
+        {"qmgr_clog_warn_time = h", "qmgr_clog_warn_time = 0s\n", ""},
+        {"queue_run_delay = 0", "queue_run_delay = 0\n", ""}, /* refused, by both */
+        {"queue_run_delay = 3553w", "queue_run_delay = 3553w\n", ""},
+        {"queue_run_delay = 2147483648", "queue_run_delay = 2147483648\n", ""},
+        {"maximal_queue_lifetime = 101d", "maximal_queue_lifetime = 101d\n", ""},
+        {"default_delivery_slot_cost = -1", "default_delivery_slot_cost = 0\n",
+         "default_delivery_slot_cost: found `-1', which Postfix takes; here 0 counts\n"},
+        {"default_delivery_slot_discount = 101", "default_delivery_slot_discount = 101\n", ""},
+        {"qmgr_message_active_limit = 2147483647", "qmgr_message_active_limit = 10000000\n",
+         "qmgr_message_active_limit: found `2147483647', which Postfix takes; here 10000000 "
+         "counts\n"},
+        {"qmgr_message_active_limit = 1e3", "qmgr_message_active_limit = 1e3\n", ""},
+        {"smtp_recipient_refill_delay = 3d", "smtp_recipient_refill_delay = 1d\n",
+         "smtp_recipient_refill_delay: found `3d', which Postfix takes; here 1d counts\n"},
+        {"smtp_delivery_slot_loan = abc", NULL,
+         "smtp_delivery_slot_loan: found `abc', which Postfix refuses; the default counts\n"},
+        {"default_destination_concurrency_positive_feedback = 1 / $x",
+         "default_destination_concurrency_positive_feedback = 1 / $$x\n", ""},
+    };
+
+    (void)unused;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct buf out, notes;
+        struct settings s;
+        struct slice name = slice_string(cases[i].line);
+
+        name = slice_trim(slice_of(name.ptr, slice_find(name, '=')));
+        buf_init(&out, 1 << 16);
+        buf_init(&notes, 4096);
+        settings_init(&s, slice_string(cases[i].line));
+        postconf_translate(&s, SLICE(""), SLICE(""), SLICE(""), SLICE("syslog"), &out, &notes);
+        assert_string_equal(buf_cstr(&notes), cases[i].note);
+        if (cases[i].want != NULL) {
+            assert_non_null(strstr(buf_cstr(&out), cases[i].want));
+        } else {
+            assert_null(memmem(buf_cstr(&out), buf_len(&out), name.ptr, name.len));
+        }
+        settings_fini(&s);
+        buf_fini(&notes);
+        buf_fini(&out);
+    }
+}
+
+static void a_process_limit_is_a_number_or_the_default(void **unused)
+{
+    (void)unused;
+    assert_int_equal(postconf_process_limit(SLICE("-"), 7), 7);
+    assert_int_equal(postconf_process_limit(SLICE("0"), 7), 0);
+    assert_int_equal(postconf_process_limit(SLICE("200000"), 7), 100000);
+    assert_int_equal(postconf_process_limit(SLICE("x"), 7), 7);
 }
 
 static void complaints_name_the_file_of_the_operator(void **unused)
@@ -295,4 +370,6 @@ UNIT_MAIN(cmocka_unit_test(complaints_name_the_file_of_the_operator),
           cmocka_unit_test(a_redirect_is_for_one_recipient_of_the_message),
           cmocka_unit_test(what_is_not_delivered_now_goes_to_retry),
           cmocka_unit_test(a_next_hop_that_is_too_long_is_no_next_hop),
-          cmocka_unit_test(postfix_parameters_become_ours))
+          cmocka_unit_test(postfix_parameters_become_ours),
+          cmocka_unit_test(odd_values_are_taken_as_postfix_takes_them),
+          cmocka_unit_test(a_process_limit_is_a_number_or_the_default))

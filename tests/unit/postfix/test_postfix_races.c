@@ -220,11 +220,13 @@ static bool start_agent(struct world *w, struct agent *a, struct msg_id id, uint
     }
     a->after = r[a->count - 1].n;
     for (size_t i = 0; i < a->count; i++) {
+        struct postfix_rcpt rcpt;
         int type = postfix_rcpt_state(w->sp, id, r[i].n);
 
         assert_true(type == 'R' || type == -ENOENT); /* what is done is never tried again */
         a->n[i] = r[i].n;
-        a->offset[i] = postfix_rcpt(w->sp, id, r[i].n)->offset;
+        assert_true(postfix_rcpt(w->sp, id, r[i].n, &rcpt));
+        a->offset[i] = rcpt.offset;
     }
     (void)snprintf(path, sizeof path, "%s/active/%s", w->tree.path, a->mail->name);
     a->fd = open(path, O_RDWR | O_CLOEXEC);

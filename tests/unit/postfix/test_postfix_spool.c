@@ -13,6 +13,7 @@
 
 #include "unit.h"
 
+#include "heap_bytes.h"
 #include "mem.h"
 #include "postfix_store.h"
 #include "queue_tree.h"
@@ -49,6 +50,23 @@ struct fixture {
     unsigned delivered; /* by deliver_all */
     char events[EVENTS];
 };
+
+/* ---- recipients ----------------------------------------------------------------------------- */
+
+static bool has_rcpt(struct spool *sp, struct msg_id id, uint32_t n)
+{
+    struct postfix_rcpt rcpt;
+
+    return postfix_rcpt(sp, id, n, &rcpt);
+}
+
+static struct postfix_rcpt rcpt_of(struct spool *sp, struct msg_id id, uint32_t n)
+{
+    struct postfix_rcpt rcpt;
+
+    assert_true(postfix_rcpt(sp, id, n, &rcpt));
+    return rcpt;
+}
 
 /* ---- services ------------------------------------------------------------------------------- */
 
@@ -211,13 +229,65 @@ static void deliver_all(struct fixture *f, struct msg_id id)
 
 /* ---- a message's way ------------------------------------------------------------------------ */
 
+/* Postfix's own manager has some 1,900 bytes in memory for a message with one recipient. Ours has
+ * these, those of the scheduler, and those of struct active_msg. */
+static void a_message_in_memory_needs_less_than_a_kilobyte(void **unused)
+{
+    enum { COUNT_OF_MESSAGES = 100, BYTES_MAX = 750 };
+    struct fixture *f = setup();
+    struct msg_id ids[COUNT_OF_MESSAGES];
+    size_t before, count, claimed = 0;
+    char path[32];
+
+    (void)unused;
+    put_message(f, "incoming/A0", 1, 0700, NOW_S); /* what is allocated once */
+    (void)poll_all(f);
+    deliver_all(f, claim_one(f, SPOOL_INCOMING));
+    before = heap_bytes();
+    for (size_t i = 0; i < COUNT_OF_MESSAGES; i++) {
+        (void)snprintf(path, sizeof path, "incoming/B%03zu", i);
+        put_message(f, path, 1, 0700, NOW_S);
+    }
+    postfix_trigger(f->sp, POSTFIX_SCAN_INCOMING);
+    do {
+        (void)poll_all(f);
+        assert_int_equal(spool_claim(f->sp, SPOOL_INCOMING, f->now, COUNT_OF_MESSAGES - claimed,
+                                     ids + claimed, &count),
+                         0);
+        claimed += count;
+        assert_int_not_equal(count, 0);
+    } while (claimed < COUNT_OF_MESSAGES);
+    assert_in_range((heap_bytes() - before) / COUNT_OF_MESSAGES, 1, BYTES_MAX);
+    teardown(f);
+}
+
+/* A list is divided into pages of at most STORE_READ_MAX recipients. */
+static void a_recipient_in_memory_needs_less_than_160_bytes(void **unused)
+{
+    enum { RCPTS = 4000, BYTES_MAX = 160 };
+    struct fixture *f = setup();
+    size_t before;
+
+    (void)unused;
+    put_message(f, "incoming/A0", 1, 0700, NOW_S); /* buffers that stay */
+    (void)poll_all(f);
+    deliver_all(f, claim_one(f, SPOOL_INCOMING));
+    put_message(f, "incoming/A1", RCPTS, 0700, NOW_S);
+    postfix_trigger(f->sp, POSTFIX_SCAN_INCOMING);
+    before = heap_bytes();
+    (void)poll_all(f);
+    assert_int_not_equal(claim_one(f, SPOOL_INCOMING).n, 0);
+    assert_in_range((heap_bytes() - before) / RCPTS, 1, BYTES_MAX);
+    teardown(f);
+}
+
 static void mail_goes_from_incoming_through_active_to_its_end(void **unused)
 {
     struct fixture *f = setup();
     struct spool_message m;
     struct spool_rcpt r[5];
     const struct postfix_message *told;
-    const struct postfix_rcpt *rcpt;
+    struct postfix_rcpt rcpt;
     struct msg_id id;
     size_t count;
 
@@ -248,9 +318,9 @@ static void mail_goes_from_incoming_through_active_to_its_end(void **unused)
     told = postfix_message(f->sp, id);
     assert_true(slice_equal(told->queue_id, SLICE("A1")));
     assert_int_equal(told->activated.us, f->now.us);
-    rcpt = postfix_rcpt(f->sp, id, 2);
-    assert_true(slice_equal(rcpt->original, SLICE("r2@example.org")));
-    assert_int_equal(queue_tree_byte(&f->tree, "active/A1", rcpt->offset), 'R');
+    rcpt = rcpt_of(f->sp, id, 2);
+    assert_true(slice_equal(rcpt.original, SLICE("r2@example.org")));
+    assert_int_equal(queue_tree_byte(&f->tree, "active/A1", rcpt.offset), 'R');
     assert_int_equal(postfix_rcpt_state(f->sp, id, 2), 'R');
     assert_int_equal(postfix_taken_from_incoming(f->sp), 1);
     assert_int_equal(postfix_taken_from_incoming(f->sp), 0);
@@ -368,14 +438,14 @@ static void recipients_may_be_skipped_or_discarded(void **unused)
     (void)poll_all(f);
     id = f->asks[0].id;
     answer(f, id, 1, "other@example.net", POSTFIX_DELIVER); /* a redirect */
-    offset = postfix_rcpt(f->sp, id, 1)->offset;
+    offset = rcpt_of(f->sp, id, 1).offset;
     answer(f, id, 2, "", POSTFIX_SKIP);
     answer(f, id, 3, "", POSTFIX_DISCARD);
     assert_int_equal(claim_one(f, SPOOL_INCOMING).n, id.n);
     assert_int_equal(spool_read(f->sp, id, &m), 0);
     assert_int_equal(m.rcpt_pending, 1);
-    assert_true(slice_equal(postfix_rcpt(f->sp, id, 1)->recipient, SLICE("other@example.net")));
-    assert_null(postfix_rcpt(f->sp, id, 2));
+    assert_true(slice_equal(rcpt_of(f->sp, id, 1).recipient, SLICE("other@example.net")));
+    assert_false(has_rcpt(f->sp, id, 2));
     assert_int_equal(postfix_rcpt_state(f->sp, id, 2), -ENOENT);
     assert_int_equal(queue_tree_byte(&f->tree, "active/A1", offset), 'R');
     deliver_all(f, id);
@@ -396,7 +466,7 @@ static void what_is_done_in_the_file_is_not_tried_again(void **unused)
     put_message(f, "incoming/A1", 2, 0700, NOW_S);
     (void)poll_all(f);
     id = claim_one(f, SPOOL_INCOMING);
-    mark = queue_file_mark_done(postfix_rcpt(f->sp, id, 1)->offset);
+    mark = queue_file_mark_done(rcpt_of(f->sp, id, 1).offset);
     buf_init(&error, 100);
     assert_int_equal(queue_dir_open(&dir, f->tree.path, &(struct queue_dir_options){0}, &error), 0);
     assert_int_equal(queue_dir_mark(&dir, QUEUE_DIR_ACTIVE, SLICE("A1"), &mark), 0);
@@ -503,7 +573,7 @@ static void recipients_are_read_as_they_are_asked_for(void **unused)
     assert_int_equal(settle_next(f, big, &after, 7, true), 6);
     assert_int_equal(settle_next(f, big, &after, 7, true), 0);
     assert_int_equal(pending(f, big), 7); /* what was deferred, though it is in memory no more */
-    assert_null(postfix_rcpt(f->sp, big, 30));
+    assert_false(has_rcpt(f->sp, big, 30));
     assert_int_equal(spool_conclude(f->sp, big, true, wall_after(f->now, 300 * US_PER_S)), 0);
     assert_int_equal(spool_commit(f->sp), 0);
     assert_true(queue_tree_has(&f->tree, "deferred/A/A1"));
@@ -563,15 +633,15 @@ static void pinned_recipients_stay(void **unused)
     postfix_pin(f->sp, id, ns, 4);
     postfix_pin(f->sp, (struct msg_id){99}, ns, 4);
     assert_int_equal(settle_next(f, id, &after, 4, false), 4);
-    assert_true(slice_equal(postfix_rcpt(f->sp, id, 4)->recipient, SLICE("r4@example.org")));
+    assert_true(slice_equal(rcpt_of(f->sp, id, 4).recipient, SLICE("r4@example.org")));
     assert_int_equal(postfix_rcpt_state(f->sp, id, 4), 'R');
     assert_int_equal(spool_want_rcpts(f->sp, id, after, 4), -ENOBUFS);
     assert_false(spool_next_event(f->sp, &event));
     postfix_unpin(f->sp, id, ns, 2);
     assert_true(spool_next_event(f->sp, &event));
     assert_int_equal(event.type, SPOOL_EVENT_READY);
-    assert_null(postfix_rcpt(f->sp, id, 2));
-    assert_non_null(postfix_rcpt(f->sp, id, 3));
+    assert_false(has_rcpt(f->sp, id, 2));
+    assert_true(has_rcpt(f->sp, id, 3));
     assert_int_equal(spool_want_rcpts(f->sp, id, after, 4), 0);
     postfix_pin(f->sp, id, ns, 7);
     settle(f, id, 5, true); /* what is done is of no use to anybody */
@@ -580,10 +650,10 @@ static void pinned_recipients_stay(void **unused)
     settle(f, id, 5, true);
     settle(f, id, 6, false);
     assert_int_equal(spool_commit(f->sp), 0);
-    assert_null(postfix_rcpt(f->sp, id, 5));
-    assert_non_null(postfix_rcpt(f->sp, id, 6));
+    assert_false(has_rcpt(f->sp, id, 5));
+    assert_true(has_rcpt(f->sp, id, 6));
     postfix_unpin(f->sp, id, ns, 7);
-    assert_null(postfix_rcpt(f->sp, id, 6));
+    assert_false(has_rcpt(f->sp, id, 6));
     assert_int_equal(store_find(store_of(f->sp), id)->pinned, 0);
     assert_int_equal(pending(f, id), 11);
     teardown(f);
@@ -645,7 +715,7 @@ static void a_file_may_be_damaged_after_its_first_recipients(void **unused)
         put_message(f, "incoming/A1", 2000, 0700, NOW_S);
         (void)poll_all(f);
         id = claim_one(f, SPOOL_INCOMING);
-        offset = postfix_rcpt(f->sp, id, 2)->offset;
+        offset = rcpt_of(f->sp, id, 2).offset;
         if (way == DAMAGED) {
             int fd;
             char path[200];
@@ -792,6 +862,24 @@ static void the_descriptor_is_readable_when_there_is_something_to_do(void **unus
     teardown(f);
 }
 
+/* As a start leaves it whose predecessor has found an agent at the file: no trigger tells of it. */
+static void mail_in_incoming_is_looked_at_when_its_time_comes(void **unused)
+{
+    struct fixture *f = setup();
+    struct wall again;
+
+    (void)unused;
+    put_message(f, "incoming/A1", 1, 0700, NOW_S + 60);
+    postfix_trigger(f->sp, POSTFIX_SCAN_INCOMING);
+    again = poll_all(f);
+    assert_int_equal(again.us, (NOW_S + 60) * US_PER_S);
+    assert_int_equal((int)f->asked, 0);
+    f->now = again;
+    (void)poll_all(f);
+    assert_int_equal((int)f->asked, 1);
+    teardown(f);
+}
+
 static void deferred_mail_is_scanned_by_time(void **unused)
 {
     struct fixture *f =
@@ -925,7 +1013,7 @@ static void what_fails_with_its_batch_has_not_happened(void **unused)
     assert_true(spool_is_claimed(f->sp, id));
     assert_int_equal(spool_read(f->sp, id, &m), 0);
     assert_int_equal(m.rcpt_pending, 2);
-    assert_non_null(postfix_rcpt(f->sp, id, 1));
+    assert_true(has_rcpt(f->sp, id, 1));
     deliver_all(f, id);
     assert_int_equal(f->delivered, 2);
     teardown(f);
@@ -1412,7 +1500,9 @@ static void what_is_active_is_listed(void **unused)
     teardown(f);
 }
 
-UNIT_MAIN(cmocka_unit_test(mail_goes_from_incoming_through_active_to_its_end),
+UNIT_MAIN(cmocka_unit_test(a_message_in_memory_needs_less_than_a_kilobyte),
+          cmocka_unit_test(a_recipient_in_memory_needs_less_than_160_bytes),
+          cmocka_unit_test(mail_goes_from_incoming_through_active_to_its_end),
           cmocka_unit_test(mail_has_the_class_that_its_header_says),
           cmocka_unit_test(mail_is_claimed_when_it_is_known_where_it_goes),
           cmocka_unit_test(recipients_may_be_skipped_or_discarded),
@@ -1426,6 +1516,7 @@ UNIT_MAIN(cmocka_unit_test(mail_goes_from_incoming_through_active_to_its_end),
           cmocka_unit_test(a_long_queue_is_scanned_in_pieces), cmocka_unit_test(active_has_a_limit),
           cmocka_unit_test(triggers_ask_for_mail_before_its_time),
           cmocka_unit_test(the_descriptor_is_readable_when_there_is_something_to_do),
+          cmocka_unit_test(mail_in_incoming_is_looked_at_when_its_time_comes),
           cmocka_unit_test(deferred_mail_is_scanned_by_time),
           cmocka_unit_test(mail_is_given_up_with_what_is_said_of_it),
           cmocka_unit_test(verbs_do_what_postsuper_does),

@@ -139,23 +139,22 @@ static void check_envelope(const struct example *e, const struct queue_file_enve
         if (want.len == 0 && texts[i].fallback != NULL) {
             want = listed(e, texts[i].fallback);
         }
-        ASSERT_SLICE(v->text[texts[i].text],
+        ASSERT_SLICE(queue_file_text(v, texts[i].text),
                      want.len == 0 && texts[i].text == QUEUE_FILE_REWRITE_CONTEXT ? SLICE("local")
                                                                                   : want);
     }
     at = 0;
-    ASSERT_SLICE(v->text[QUEUE_FILE_SENDER], example_next(e, "S", &at)->data);
+    ASSERT_SLICE(queue_file_text(v, QUEUE_FILE_SENDER), example_next(e, "S", &at)->data);
     at = 0;
     rec = example_next(e, "W", &at);
     assert_int_equal(v->warn_s, rec == NULL ? 0 : strtoll(rec->data.ptr, NULL, 10));
     assert_int_equal(v->warn_offset, rec == NULL ? 0 : rec->offset);
     at = 0;
     rec = example_next(e, "L", &at);
-    ASSERT_SLICE(v->text[QUEUE_FILE_FILTER], rec == NULL ? SLICE("") : rec->data);
+    ASSERT_SLICE(queue_file_text(v, QUEUE_FILE_FILTER), rec == NULL ? SLICE("") : rec->data);
     at = 0;
     rec = example_next(e, "V", &at);
-    ASSERT_SLICE(v->text[QUEUE_FILE_VERP], rec == NULL ? SLICE("") : rec->data);
-    assert_string_equal(v->odd, "");
+    ASSERT_SLICE(queue_file_text(v, QUEUE_FILE_VERP), rec == NULL ? SLICE("") : rec->data);
 }
 
 static void check_content(const struct example *e, struct slice bytes,
@@ -181,6 +180,7 @@ static void each_record_of_each_example_is_read(void **unused)
 {
     (void)unused;
     for (size_t i = 0; example_names[i] != NULL; i++) {
+        struct queue_file_envelope envelope;
         struct queue_file_reader r;
         struct slice bytes;
         struct example e;
@@ -189,9 +189,12 @@ static void each_record_of_each_example_is_read(void **unused)
         bytes = buf_slice(&e.bytes);
         queue_file_init(&r, over(&bytes));
         check_rcpts(&e, &r);
-        check_envelope(&e, &r.envelope);
-        check_content(&e, bytes, &r.envelope);
+        assert_string_equal(r.odd, "");
+        queue_file_take_envelope(&r, &envelope);
         queue_file_fini(&r);
+        check_envelope(&e, &envelope);
+        check_content(&e, bytes, &envelope);
+        queue_file_envelope_fini(&envelope);
         example_fini(&e);
     }
 }
@@ -284,7 +287,7 @@ static enum queue_file_read read_all(struct slice bytes, char problem[QUEUE_FILE
         got = queue_file_next(&r, &rcpt);
     } while (got == QUEUE_FILE_READ_ITEM);
     memcpy(problem, r.problem, sizeof r.problem);
-    memcpy(odd, r.envelope.odd, sizeof r.envelope.odd);
+    memcpy(odd, r.odd, sizeof r.odd);
     *ret_undelivered = r.envelope.undelivered;
     queue_file_fini(&r);
     return got;
@@ -438,7 +441,7 @@ static void the_first_or_the_last_of_several_counts(void **unused)
     assert_int_equal(rcpt.notify, 10);
     assert_int_equal(queue_file_next(&r, &rcpt), QUEUE_FILE_READ_END);
     for (size_t i = 0; i < COUNT(wants); i++) {
-        ASSERT_SLICE(r.envelope.text[wants[i].text], slice_string(wants[i].want));
+        ASSERT_SLICE(r.text[wants[i].text], slice_string(wants[i].want));
     }
     assert_int_equal(r.envelope.arrived.us, 100 * US_PER_S + 7);
     assert_int_equal(r.envelope.created.us, 90 * US_PER_S);
@@ -449,7 +452,7 @@ static void the_first_or_the_last_of_several_counts(void **unused)
     assert_int_equal(r.envelope.warn_offset, warn);
     assert_int_equal(r.envelope.size_flags, QUEUE_FILE_SIZE_MIXED);
     assert_int_equal(r.envelope.content_length, r.envelope.data_size); /* field 5 is 0 */
-    assert_string_equal(r.envelope.odd, "ignoring multiple sasl_username attribute: u2");
+    assert_string_equal(r.odd, "ignoring multiple sasl_username attribute: u2");
     queue_file_fini(&r);
     buf_fini(&m.bytes);
 }
@@ -730,8 +733,7 @@ static void a_mark_changes_nothing_else(void **unused)
         assert_int_equal(after.envelope.done, before.envelope.undelivered + before.envelope.done);
         assert_int_equal(after.envelope.warn_s, before.envelope.warn_offset != 0 ? -1 : 0);
         assert_int_equal(after.envelope.trace_flags, 0);
-        ASSERT_SLICE(after.envelope.text[QUEUE_FILE_SENDER],
-                     before.envelope.text[QUEUE_FILE_SENDER]);
+        ASSERT_SLICE(after.text[QUEUE_FILE_SENDER], before.text[QUEUE_FILE_SENDER]);
         queue_file_fini(&before);
         queue_file_fini(&after);
         mem_free(copy);
