@@ -19,9 +19,9 @@
 #include "ta_process.h"
 #include "zmailer_dialect.h"
 
-/* Read in one turn; who says more goes on in the next, when others have had theirs. */
+/* Bytes read in one turn; the rest is read in the next turn, after other agents. */
 #define TURN_MAX 65536
-/* The longest that a `retryat` may put off: as far as mail may live at all. */
+/* Largest delay by a `retryat`: the longest possible lifetime of mail. */
 #define RETRY_MAX_US (7 * 24 * 3600 * US_PER_S)
 #define REASON_MAX   512
 #define MINUTE_US    (60 * US_PER_S)
@@ -64,9 +64,9 @@ void agent_report(struct agent_process *a, bool ended)
     }
 }
 
-/* ---- what it says ---------------------------------------------------------------------------- */
+/* ---- lines from the agent -------------------------------------------------------------------- */
 
-/* May this agent add a line to the log? The first one that may not says why. */
+/* May this agent add a line to the log? Logs the limit once when it is reached. */
 static bool may_log(struct agent_process *a)
 {
     const uint64_t limit = (uint64_t)a->all->role->conf->agent_log_limit;
@@ -84,7 +84,7 @@ static bool may_log(struct agent_process *a)
     return a->log_lines <= limit;
 }
 
-/* How much of a line of an agent's stands in the log. */
+/* Returns the part of an agent's line that is logged. */
 static struct slice shown(struct slice line)
 {
     return slice_of(line.ptr, line.len < REASON_MAX ? line.len : REASON_MAX);
@@ -105,7 +105,7 @@ static void take_comment(struct agent_process *a, struct slice line)
     }
 }
 
-/* K of "Misformed diagnosticK". */
+/* Returns the digit K of the log line "Misformed diagnosticK". */
 static int misformed(struct slice line)
 {
     struct slice rest = line, first = slice_cut(&rest, '\t');
@@ -116,7 +116,7 @@ static int misformed(struct slice line)
     if (rest.ptr == NULL) {
         return 2;
     }
-    (void)slice_cut(&rest, '\t'); /* the notary */
+    (void)slice_cut(&rest, '\t'); /* skips the notary */
     return rest.ptr == NULL ? 3 : 1;
 }
 
@@ -131,7 +131,7 @@ static void take_malformed(struct agent_process *a, const struct ta_event *event
     }
 }
 
-/* A result that fits none of its jobs. */
+/* Logs a result that belongs to no job of the agent. */
 static void log_stray(struct agent_process *a, const struct ta_event *event,
                       const struct agent_job *job)
 {
@@ -177,7 +177,7 @@ static void take_result(struct agent_process *a, const struct ta_event *event)
         case AGENT_JOB_OTHER:
             continue;
         case AGENT_JOB_NO_RCPT:
-            nearest = job; /* two jobs of one message are possible, for two hosts */
+            nearest = job; /* a message can have two jobs, for two hosts */
             continue;
         case AGENT_JOB_TWICE:
             log_twice(a, event, job);
@@ -220,7 +220,8 @@ static void take_resync(struct agent_process *a, const struct ta_event *event)
     }
 }
 
-/* It has answered its oldest job, or has come to life, or rests. */
+/* Handles #hungry: the agent has answered its oldest job, asks for work the first time, or is
+ * idle. */
 static void take_hungry(struct agent_process *a)
 {
     struct agent_job *job = TAILQ_FIRST(&a->unanswered);
@@ -234,15 +235,15 @@ static void take_hungry(struct agent_process *a)
     if (job != NULL) {
         stops = job->thread_stops;
         TAILQ_REMOVE(&a->unanswered, job, in_agent);
-        agent_job_finish(job, (uint32_t)a->pid, slice_of("", 0));
-        if (stops && t != NULL) { /* the queue has heard of it by the result */
+        agents_finish(a->all, job, (uint32_t)a->pid, slice_of("", 0));
+        if (stops && t != NULL) { /* the result has already reported that to the queue */
             agent_pool_go_on(a->all->pool, &a->place);
             agents_return_waiting(a->all, t, slice_of("", 0));
         }
     }
 }
 
-/* ---- work for it ----------------------------------------------------------------------------- */
+/* ---- giving jobs ----------------------------------------------------------------------------- */
 
 static void hand_over(struct agent_process *a, struct agent_job *job)
 {
@@ -285,7 +286,7 @@ static void shut_input(struct agent_process *a)
 {
     if (!a->input_shut) {
         a->input_shut = true;
-        (void)shutdown(a->fd, SHUT_WR); /* gone already: all the same */
+        (void)shutdown(a->fd, SHUT_WR); /* the agent may have closed it */
     }
 }
 
@@ -300,7 +301,7 @@ static void flush(struct agent_process *a)
             return;
         }
         if (n < 0) {
-            agent_tell_end(a); /* it reads no more: its end is near */
+            agent_tell_end(a); /* the agent does not read and will end soon */
             shut_input(a);
             return;
         }
@@ -311,7 +312,7 @@ static void flush(struct agent_process *a)
     }
 }
 
-/* False: there is nothing more to read now. */
+/* Reads a piece of input. Returns false if there is none now. */
 static bool read_some(struct agent_process *a)
 {
     char *room = buf_room(&a->in, TURN_MAX);
@@ -328,7 +329,7 @@ static bool read_some(struct agent_process *a)
     }
     if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) {
         CHECK(event_del(a->readable) == 0);
-        agent_tell_end(a); /* nothing will come of its jobs; its end is awaited */
+        agent_tell_end(a); /* the jobs get no more results; wait for the agent's end */
     }
     return false;
 }
@@ -409,14 +410,14 @@ void agent_give(struct agent_process *a, struct agent_job *job)
     flush(a);
 }
 
-/* ---- its start ------------------------------------------------------------------------------- */
+/* ---- start ----------------------------------------------------------------------------------- */
 
 const char *agent_variable(void *arg, struct slice name)
 {
     return conf_zenv(arg, name);
 }
 
-/* The configuration makes no agent for this thread. */
+/* Refuses a thread for which the configuration makes no agent. */
 static void refuse_start(struct pool_thread *t, const char *command, const char *why)
 {
     struct slice channel = agent_pool_thread_channel(t);
@@ -482,7 +483,7 @@ static bool launch(struct agents *all, struct pool_thread *t, const struct polic
     return true;
 }
 
-/* DIR of spool = postoffice:DIR, with /transport behind it. */
+/* Appends the DIR of spool = postoffice:DIR and /transport. */
 static void work_directory(const struct conf *conf, struct buf *out)
 {
     struct slice spool = slice_string(conf->spool);
@@ -531,11 +532,11 @@ out:
     return ok;
 }
 
-/* ---- its end --------------------------------------------------------------------------------- */
+/* ---- end ------------------------------------------------------------------------------------- */
 
 void agent_kill(const struct agent_process *a)
 {
-    (void)kill(a->pid, SIGKILL); /* our own child, not yet waited for */
+    (void)kill(a->pid, SIGKILL); /* our own child, which was not waited for */
 }
 
 static void begin_end(struct agent_process *a)
@@ -559,13 +560,13 @@ void agent_quit(struct agent_process *a)
 {
     if (a->end == AGENT_LIVES) {
         begin_end(a);
-        (void)buf_add_byte(&a->ta.output, '\n'); /* has room */
+        (void)buf_add_byte(&a->ta.output, '\n'); /* fits */
         flush(a);
-        (void)kill(a->pid, SIGQUIT); /* our own child, not yet waited for */
+        (void)kill(a->pid, SIGQUIT); /* our own child, which was not waited for */
     }
 }
 
-/* The next step of an end that takes too long. One that has jobs may finish them. */
+/* Takes the next step of an end that takes too long. An agent with jobs may finish them. */
 static void hasten(struct agent_process *a, struct mono now)
 {
     const int64_t longest_us = a->all->role->conf->daemon_timeout_us;
@@ -603,7 +604,7 @@ void agent_look(struct agent_process *a, struct mono now)
     }
 }
 
-/* "ended with exit status 75", "was killed by signal 9 (Killed)". */
+/* Appends "ended with exit status 75" or "was killed by signal 9 (Killed)". */
 static void describe_end(int wait_status, struct buf *out)
 {
     if (WIFSIGNALED(wait_status)) {
@@ -648,7 +649,7 @@ static void agent_free(struct agent_process *a)
     HASH_DEL(all->by_pid, a);
     event_free(a->readable);
     event_free(a->writable);
-    (void)close(a->fd); /* what it had to say has been read */
+    (void)close(a->fd); /* all its output was read */
     ta_fini(&a->ta);
     buf_fini(&a->in);
     mem_free(a->program);
@@ -668,11 +669,11 @@ void agent_leave(struct agent_process *a)
         agent_job_free(job);
     }
     (void)agent_pool_ended(all->pool, &a->place, clock_mono(),
-                           &t); /* no agent is to take its place */
+                           &t); /* no other agent takes its place */
     agent_free(a);
 }
 
-/* It has ended before it asked for anything: what is wrong with it, for those who wait for it. */
+/* Sets the reason for which the start of an agent failed: it ended before it asked for work. */
 static void explain_start(struct agent_process *a, const char *how)
 {
     struct buf text;
@@ -705,7 +706,7 @@ void agent_ended(struct agent_process *a, int wait_status)
     while ((job = TAILQ_FIRST(&a->unanswered)) != NULL) {
         TAILQ_REMOVE(&a->unanswered, job, in_agent);
         job->resync = job->thread_stops = crashed = true;
-        agent_job_finish(job, (uint32_t)a->pid, buf_slice(&reason));
+        agents_finish(all, job, (uint32_t)a->pid, buf_slice(&reason));
     }
     if (!a->place.proven) {
         explain_start(a, buf_cstr(&how));
@@ -717,7 +718,7 @@ void agent_ended(struct agent_process *a, int wait_status)
                   a->program, buf_cstr(&how), a->last_words != NULL ? ": " : "",
                   a->last_words != NULL ? a->last_words : "");
     }
-    /* The rest of the thread waits for its time, as after any run that failed. */
+    /* the rest of the thread waits until its time, as after any failed run */
     if (t != NULL && crashed) {
         agents_return_waiting(all, t, slice_of("", 0));
     }

@@ -8,7 +8,7 @@
 #include "mem.h"
 #include "notary.h"
 
-/* Offsets named in a line of the log. */
+/* Offsets in a log line. */
 #define OFFSETS_SHOWN 4
 
 static const struct status success = {STATUS_SUCCESS, 0, 0};
@@ -17,7 +17,7 @@ static const struct status deferral = {STATUS_TRANSIENT, 0, 0};
 
 /* ---- from the queue ------------------------------------------------------------------------- */
 
-/* The protocol is lines with tabs between fields. */
+/* Can the text be a field? Lines of the protocol have fields separated by tabs. */
 static bool fits_a_line(struct slice s)
 {
     for (size_t i = 0; i < s.len; i++) {
@@ -28,7 +28,7 @@ static bool fits_a_line(struct slice s)
     return s.len > 0;
 }
 
-/* The number of the file at `path`. */
+/* Finds the number at the front of the name of the file at `path`. */
 static bool find_number(struct slice path, uint64_t *ret_number)
 {
     size_t at = slice_find_last(path, '/');
@@ -79,7 +79,7 @@ struct agent_job *agent_job_new(struct assignments *all, const struct frame *fra
     return job;
 }
 
-/* Everything but the assignment. */
+/* Frees everything except the assignment. */
 static void free_shell(struct agent_job *job)
 {
     CHECK(job->place.thread == NULL);
@@ -93,9 +93,9 @@ void agent_job_free(struct agent_job *job)
     free_shell(job);
 }
 
-/* ---- what the agent says -------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
-/* Index of the recipient at `offset`; false when there is none. */
+/* Finds the index of the recipient at `offset`. Returns false if there is none. */
 static bool find_rcpt(const struct agent_job *job, uint64_t offset, size_t *ret_index)
 {
     const struct wire_deliver *ask = &job->assignment->ask;
@@ -117,7 +117,7 @@ static bool find_rcpt(const struct agent_job *job, uint64_t offset, size_t *ret_
     return true;
 }
 
-/* What a word means for the recipient, and which class its status must have. */
+/* Returns the verdict of a status, and the default status code of its class. */
 static enum wire_verdict_kind verdict_of(enum ta_status status, struct status *ret_least)
 {
     switch (status) {
@@ -149,7 +149,7 @@ static enum wire_report report_of(enum ta_status status)
                                                      : WIRE_REPORT_DUE;
 }
 
-/* Times in the past and none at all ask for nothing. */
+/* Returns the retry time; 0 for a time in the past or none. */
 static struct wall retry_time(const struct ta_event *result, struct wall now, int64_t longest_us)
 {
     int64_t longest = us_add(now.us, longest_us);
@@ -189,14 +189,14 @@ enum agent_job_take agent_job_take(struct agent_job *job, const struct ta_event 
     kind = verdict_of(result->status, &least);
     notary_parse(result->notary, &notary);
     if (!status_parse(notary_status(&notary), &status) &&
-        !status_find(result->text, least.class, &status)) { /* ok2, error2: the text has it */
+        !status_find(result->text, least.class, &status)) { /* ok2, error2: in the text */
         status = least;
     }
     if (notary_host(&notary).len > 0) {
         relay = notary_host(&notary);
     }
-    assignment_decide(job->assignment, i, kind, status_repair(status, least.class), result->text,
-                      relay);
+    assignment_decide(job->assignment, i, kind, FAILURE_ANSWER, status_repair(status, least.class),
+                      result->text, relay);
     stops = result->status == TA_DEFERALL || result->status == TA_RETRYAT;
     assignment_quote(job->assignment, i, report_of(result->status), stops, result->notary);
     job->thread_stops = job->thread_stops || stops;
@@ -220,7 +220,7 @@ void agent_job_offsets(const struct agent_job *job, struct buf *out)
     }
 }
 
-/* ---- back to the queue ---------------------------------------------------------------------- */
+/* ---- returning to the queue ------------------------------------------------------------------ */
 
 void agent_job_finish(struct agent_job *job, uint32_t pid, struct slice reason)
 {
@@ -239,7 +239,7 @@ void agent_job_finish(struct agent_job *job, uint32_t pid, struct slice reason)
 
     for (uint32_t i = 0; i < e->ask.rcpt_count && e->open > 0; i++) {
         if (!assignment_decided(e, i)) {
-            assignment_decide(e, i, VERDICT_NONE, deferral, reason, SLICE("none"));
+            assignment_decide(e, i, VERDICT_NONE, FAILURE_OURS, deferral, reason, SLICE("none"));
         }
     }
     assignment_finish(e, &end);

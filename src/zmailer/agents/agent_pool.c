@@ -1,8 +1,7 @@
 /*
- * A thread stands in its ring's list `wanting`, and a ring in the pool's, exactly as long as
- * another agent would be of use: update() sees to that after every change. agent_pool_next walks
- * the rings that want, so it costs nothing while none does; a ring that was served goes to the end
- * of both lists.
+ * Keeps a thread in its ring's list `wanting`, and a ring in the pool's, exactly while another
+ * agent would be useful. update() ensures that after every change. agent_pool_next walks only the
+ * wanting rings. A ring that was served goes to the end of both lists.
  */
 #include "agent_pool.h"
 
@@ -12,28 +11,28 @@
 #include "check.h"
 #include "mem.h"
 
-#define KEY_MAX (32u << 20) /* a command can be all of a configuration */
+#define KEY_MAX (32u << 20) /* bytes; a command can be as long as a whole configuration */
 
 struct pool_thread {
     struct pool_ring *ring;
-    char *host; /* owned; key */
+    char *host; /* owned; hash key */
     TAILQ_HEAD(, job_place) waiting;
     size_t waiting_count;
     uint32_t agents;
-    uint32_t may_start; /* wakeup_restart_only: agents that the run may yet begin with */
-    uint32_t stops;     /* agents of it that have stopped it */
-    bool wants;         /* in ring->wanting */
+    uint32_t may_start; /* wakeup_restart_only: number of agents that the run may still start */
+    uint32_t stops;     /* number of its agents that have stopped it */
+    bool wants;         /* is in ring->wanting */
     TAILQ_ENTRY(pool_thread) in_wanting;
     UT_hash_handle hh;
 };
 
 struct channel_count {
-    char *name; /* owned; key */
+    char *name; /* owned; hash key */
     uint32_t agents, ending, rings;
     UT_hash_handle hh;
 };
 
-/* Which limit keeps a ring that wants an agent from having one. */
+/* The limit that prevents a further agent of a ring. */
 enum block { BLOCK_NONE, BLOCK_RING, BLOCK_CHANNEL, BLOCK_ALL };
 
 struct pool_ring {
@@ -41,15 +40,15 @@ struct pool_ring {
     size_t key_len;
     struct channel_count *channel;
     char *start, *sample; /* owned; `sample` is one of its hosts */
-    char *trouble;        /* owned: why its starts fail, or NULL */
+    char *trouble;        /* owned: reason for which its starts fail, or NULL */
     struct agent_spec spec;
-    struct pool_thread *threads; /* by host */
+    struct pool_thread *threads; /* hashed by host */
     TAILQ_HEAD(thread_list, pool_thread) wanting;
     uint32_t wanting_count;
-    TAILQ_HEAD(idle_list, agent_place) idle; /* the last used one first */
+    TAILQ_HEAD(idle_list, agent_place) idle; /* most recently used first */
     uint32_t agents, ending;
-    enum block block; /* as found by the last agent_pool_next */
-    bool retired;     /* the configuration knows it no more; not in pool->rings */
+    enum block block; /* set by the last agent_pool_next */
+    bool retired;     /* no longer configured; not in pool->rings */
     unsigned failures;
     struct mono held_until;
     TAILQ_ENTRY(pool_ring) in_wanting, in_retired;
@@ -57,13 +56,13 @@ struct pool_ring {
 };
 
 struct agent_pool {
-    struct pool_ring *rings; /* by key */
+    struct pool_ring *rings; /* hashed by key */
     struct channel_count *channels;
     TAILQ_HEAD(, pool_ring) wanting, retired;
-    TAILQ_HEAD(, agent_place) idle; /* of all rings, the longest unused first */
+    TAILQ_HEAD(, agent_place) idle; /* agents of all rings, least recently used first */
     uint32_t agents, ending;
     uint32_t starts_per_second, starts;
-    struct mono second; /* in which `starts` were made */
+    struct mono second; /* begin of the second that `starts` counts */
     struct mono held_until;
     bool frozen;
 };
@@ -117,7 +116,7 @@ static struct channel_count *channel_need(struct agent_pool *p, struct slice nam
     return channel;
 }
 
-/* The numbers of the spec; its slices become the ring's own. */
+/* Takes the spec and copies its slices. */
 static void ring_adopt(struct pool_ring *r, const struct agent_spec *spec)
 {
     char *start = mem_copy(spec->start.ptr, spec->start.len);
@@ -177,7 +176,7 @@ static void ring_free(struct agent_pool *p, struct pool_ring *r)
     mem_free(r);
 }
 
-/* One whose starts failed remembers that for a while. */
+/* Frees an unused ring. A ring with failed starts is kept for a while, to keep its delay. */
 static void ring_reap(struct agent_pool *p, struct pool_ring *r, struct mono now)
 {
     if (r->threads == NULL && r->agents == 0 &&
@@ -221,7 +220,7 @@ static struct pool_thread *thread_need(struct pool_ring *r, struct slice host)
     return t;
 }
 
-/* Would another agent be of use to this thread? */
+/* Would another agent be useful for this thread? */
 static bool thread_wants(const struct pool_thread *t)
 {
     if (t->waiting_count == 0 || t->stops > 0) {
@@ -234,7 +233,7 @@ static bool thread_wants(const struct pool_thread *t)
            (!t->ring->spec.wakeup_restart_only || t->may_start > 0);
 }
 
-/* After every change of a thread. One that has neither jobs nor agents is freed. */
+/* Updates the lists after a change of a thread. Frees a thread without jobs and agents. */
 static void update(struct agent_pool *p, struct pool_thread *t)
 {
     struct pool_ring *r = t->ring;
@@ -266,7 +265,7 @@ static void update(struct agent_pool *p, struct pool_thread *t)
     }
 }
 
-/* It had its turn. */
+/* Moves a thread that was served to the end of the lists. */
 static void rotate(struct agent_pool *p, struct pool_thread *t)
 {
     struct pool_ring *r = t->ring;
@@ -339,7 +338,7 @@ static void detach(struct agent_pool *p, struct agent_place *a)
     }
 }
 
-/* Its first job of this thread. */
+/* Returns the agent's first job of this thread. */
 static struct job_place *first_job(struct agent_pool *p, struct agent_place *a)
 {
     a->run = 1;
@@ -354,7 +353,7 @@ static void leave_rest(struct agent_pool *p, struct agent_place *a)
     a->state = AGENT_BUSY;
 }
 
-/* The idle agent that knows the host, else the one used last. */
+/* Returns the idle agent that served this host last, otherwise the most recently used one. */
 static struct agent_place *idle_for(const struct pool_ring *r, const char *host)
 {
     struct agent_place *a;
@@ -381,7 +380,7 @@ static enum block find_block(const struct agent_pool *p, const struct pool_ring 
                                                           : BLOCK_NONE;
 }
 
-/* Does an agent of ring `of` hold a place that the blocked ring could use? */
+/* Does an agent of ring `of` have a place that the blocked ring could use? */
 static bool in_the_way(const struct pool_ring *blocked, const struct pool_ring *of)
 {
     switch (blocked->block) {
@@ -397,7 +396,7 @@ static bool in_the_way(const struct pool_ring *blocked, const struct pool_ring *
     return false;
 }
 
-/* Are so many agents about to end already that the ring's threads will have their places? */
+/* Are enough agents ending to make room for the ring's threads? */
 static bool help_is_near(const struct agent_pool *p, const struct pool_ring *r)
 {
     uint32_t ending = r->block == BLOCK_ALL       ? p->ending
@@ -407,7 +406,7 @@ static bool help_is_near(const struct agent_pool *p, const struct pool_ring *r)
     return ending >= r->wanting_count;
 }
 
-/* An idle agent whose place the blocked ring could use, the longest unused one. */
+/* Returns the least recently used idle agent whose place the blocked ring could use, or NULL. */
 static struct agent_place *idle_in_the_way(const struct agent_pool *p, const struct pool_ring *r)
 {
     struct agent_place *a;
@@ -433,7 +432,7 @@ static bool may_start_now(struct agent_pool *p, struct mono now)
     return p->starts < p->starts_per_second;
 }
 
-/* A thread of a ring whose starts fail, without an agent for its jobs. */
+/* Returns a thread without agents in a ring whose starts fail, or NULL. */
 static struct pool_thread *hopeless_thread(const struct pool_ring *r, struct mono now)
 {
     struct pool_thread *t;
@@ -450,7 +449,7 @@ static struct pool_thread *hopeless_thread(const struct pool_ring *r, struct mon
     return NULL;
 }
 
-/* What can be done for one ring that wants an agent. */
+/* Finds an action for a ring that needs another agent. */
 static void help_ring(struct agent_pool *p, struct pool_ring *r, struct mono now,
                       struct pool_action *action)
 {
@@ -550,7 +549,7 @@ bool agent_pool_proven(struct agent_place *a)
     return failing;
 }
 
-/* Does a thread wait for what this agent holds? */
+/* Does a thread wait for the place of this agent? */
 static bool is_waited_for(const struct agent_pool *p, const struct agent_place *a)
 {
     const struct pool_ring *r;
@@ -612,7 +611,7 @@ void agent_pool_leave(struct agent_pool *p, struct agent_place *a, struct pool_a
                 ret_action->type = POOL_GIVE;
                 ret_action->job = first_job(p, a);
             }
-            return; /* who rests is found by agent_pool_next */
+            return; /* agent_pool_next finds idle agents */
         }
         if (in_the_way(r, a->ring) && !help_is_near(p, r)) {
             ret_action->type = POOL_END;
@@ -670,7 +669,7 @@ bool agent_pool_ended(struct agent_pool *p, struct agent_place *a, struct mono n
     return fails;
 }
 
-/* ---- now and then --------------------------------------------------------------------------- */
+/* ---- sweeping -------------------------------------------------------------------------------- */
 
 struct agent_place *agent_pool_sweep(struct agent_pool *p, struct mono now)
 {
@@ -703,7 +702,7 @@ static void retire(struct agent_pool *p, struct pool_ring *r)
     TAILQ_INSERT_TAIL(&p->retired, r, in_retired);
 }
 
-/* Put a ring that is in no table back under the number that its clause now has, or retire it. */
+/* Inserts a ring again, under the current number of its clause, or retires it. */
 static void ring_again(struct agent_pool *p, struct pool_ring *r, agent_pool_look *look, void *arg)
 {
     struct agent_spec spec;
@@ -729,7 +728,7 @@ static void ring_again(struct agent_pool *p, struct pool_ring *r, agent_pool_loo
     buf_fini(&key);
 }
 
-/* Waiting jobs go where they belong now. The thread may be gone afterwards. */
+/* Moves waiting jobs to their new ring. May free the thread. */
 static void move_jobs(struct agent_pool *p, struct pool_thread *t, agent_pool_look *look, void *arg)
 {
     struct agent_spec spec;
@@ -762,7 +761,7 @@ void agent_pool_reload(struct agent_pool *p, agent_pool_look *look, void *arg)
 {
     struct pool_ring *r, *next, *rings = p->rings;
 
-    /* Numbers of clauses may have been exchanged: all keys go before the first comes back. */
+    /* Clauses may have exchanged numbers, so all keys are removed before the first is inserted. */
     p->rings = NULL;
     while ((r = rings) != NULL) {
         HASH_DEL(rings, r);
@@ -778,7 +777,7 @@ void agent_pool_reload(struct agent_pool *p, agent_pool_look *look, void *arg)
     }
 }
 
-/* ---- looking -------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 struct pool_ring *agent_pool_thread_ring(struct pool_thread *t)
 {
@@ -820,7 +819,7 @@ size_t agent_pool_count(const struct agent_pool *p)
     return p->agents;
 }
 
-/* One ring; adds what it has to the totals. */
+/* Checks a ring and adds its numbers to the totals. */
 static void audit_ring(const struct pool_ring *r, uint32_t *agents, uint32_t *ending, size_t *idle)
 {
     const struct agent_place *a;
@@ -850,7 +849,7 @@ static void audit_ring(const struct pool_ring *r, uint32_t *agents, uint32_t *en
         resting++;
     }
     CHECK(wanting == r->wanting_count);
-    CHECK(working + resting <= r->agents); /* the others have left a thread and do not rest yet */
+    CHECK(working + resting <= r->agents); /* the others have left a thread and are not idle yet */
     CHECK(r->ending <= r->agents);
     *agents += r->agents;
     *ending += r->ending;

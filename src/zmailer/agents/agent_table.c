@@ -66,7 +66,7 @@ const struct agent_thread *agent_table_of(const struct agent_table *t, struct sl
     char key[KEY_MAX];
 
     if (transport.len > WIRE_HOST_MAX || host.len > WIRE_HOST_MAX) {
-        return NULL; /* of no agent */
+        return NULL; /* no agent has such names */
     }
     return find_thread(t, key, make_key(transport, host, key));
 }

@@ -1,11 +1,11 @@
 /*
- * The transport agents that run, as the agents process tells of them (WIRE_AGENT): for those who
- * ask. Nothing is decided by it.
+ * Table of the running transport agents, from reports of the agents process (WIRE_AGENT). For
+ * queries only; nothing depends on it.
  *
- * An agent is in its ring for life and works for one thread (transport and next hop) at a time; one
- * that is idle works for none.
+ * An agent is in its ring for life and works for one thread (transport and next hop) at a time; an
+ * idle agent works for none.
  *
- * Limit: AGENT_TABLE_MAX; what is told of more is passed over.
+ * Limit: AGENT_TABLE_MAX agents; reports of more are ignored.
  */
 #ifndef ZMAILER_AGENT_TABLE_H
 #define ZMAILER_AGENT_TABLE_H
@@ -22,35 +22,36 @@
 
 #define AGENT_TABLE_MAX 20000
 
-/* How an agent is: the body of WIRE_AGENT. Sent when it has changed, the last time with `ended`. */
+/* State of an agent: the body of WIRE_AGENT. Sent after each change, the last time with `ended`. */
 struct agent_report {
     uint32_t pid;
     struct slice transport;
-    struct slice host; /* next hop of the thread it works for, or has worked for; empty: none yet */
-    uint32_t ring;     /* clause, as policy->ring */
-    uint32_t state;    /* enum ta_state */
-    uint32_t owed;     /* lines it has not answered */
-    struct wall hungry, fed; /* when it asked last, when it was given a job; us 0: never */
+    struct slice host;       /* next hop of its thread, or of its last one; empty: none yet */
+    uint32_t ring;           /* clause of its ring, as policy->ring */
+    uint32_t state;          /* enum ta_state */
+    uint32_t owed;           /* unanswered lines */
+    struct wall hungry, fed; /* times of its last request for work and of its last job; us 0: none
+                              * yet */
     bool ended;
 };
-/* Append it to a frame's body. */
+/* Appends the report to a frame's body. */
 void agent_report_write(struct buf *b, const struct agent_report *m);
-/* As wire_get_x. */
+/* Reads a report as wire_get_x does. Returns false if it does not decode. */
 bool agent_report_read(struct slice body, struct agent_report *ret);
 
 struct agent_thread;
 
 struct agent_row {
-    UT_hash_handle hh; /* by pid */
+    UT_hash_handle hh; /* hashed by pid */
     uint32_t pid, ring, owed;
     enum ta_state state;
     struct wall hungry, fed; /* us 0: never */
-    char *transport, *host;  /* owned; host: of its thread, or of the last one; empty: none yet */
-    struct agent_thread *thread; /* NULL: idle, or none yet */
+    char *transport, *host;  /* owned; host of its thread, or of the last one; empty: none yet */
+    struct agent_thread *thread; /* NULL: idle, or no thread yet */
     TAILQ_ENTRY(agent_row) of_thread;
 };
 
-/* Those that work for one thread. */
+/* The agents of one thread. */
 struct agent_thread {
     UT_hash_handle hh;
     TAILQ_HEAD(, agent_row) agents;
@@ -58,21 +59,21 @@ struct agent_thread {
     char key[]; /* transport, NUL, host */
 };
 
-/* Zeroed = empty. */
+/* Table of agents; all zero: empty. */
 struct agent_table {
-    struct agent_row *rows; /* the oldest first */
+    struct agent_row *rows; /* hashed, the oldest first */
     struct agent_thread *threads;
     uint32_t idle;
-    uint64_t starts; /* agents that were told of */
+    uint64_t starts; /* number of agents that were reported */
 };
 
-/* An agent is new, has changed or has ended. */
+/* Takes a report: adds, changes or removes an agent. */
 void agent_table_take(struct agent_table *t, const struct agent_report *m);
 
-/* The agents process is another one: its agents are gone. `starts` stays. */
+/* Removes all agents, because the agents process is a new one. `starts` remains. */
 void agent_table_clear(struct agent_table *t);
 
-/* Those of a thread, linked by `of_thread`; NULL: none. Both names as in WIRE_AGENT. */
+/* Returns the agents of a thread, linked by `of_thread`, or NULL. Both names as in WIRE_AGENT. */
 const struct agent_thread *agent_table_of(const struct agent_table *t, struct slice transport,
                                           struct slice host);
 

@@ -13,15 +13,15 @@
 #include "ta_command.h"
 #include "zmailer_dialect.h"
 
-/* Descriptors for all that is not an agent. */
+/* Descriptors reserved for other uses than agents. */
 #define SPARE_FILES 30
-/* idlemax of a clause without an interval. */
+/* Default of idlemax, for a clause without an interval. */
 #define IDLE_US  (180 * US_PER_S)
-#define SPEC_MAX WIRE_FILE_MAX /* a line of a configuration can be all of it */
+#define SPEC_MAX WIRE_FILE_MAX /* a line can be as long as a whole configuration */
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
-/* All that makes one agent different from another, but for its host. */
+/* Appends all that distinguishes agents, except the host. */
 static void describe_start(const struct conf *conf, const struct policy *p, struct slice channel,
                            struct buf *out)
 {
@@ -35,12 +35,12 @@ static void describe_start(const struct conf *conf, const struct policy *p, stru
     (void)buf_addf(out, "%s\n%s\n%s\n%lld %lld\n", p->command, p->user, p->group,
                    (long long)p->priority, (long long)p->nice);
     if (ta_command_expand(slice_string(p->command), &names, NULL, &command, &why)) {
-        (void)buf_add(out, buf_slice(&command.bytes)); /* variables of the ZENV file */
+        (void)buf_add(out, buf_slice(&command.bytes)); /* includes values of the ZENV file */
     }
     ta_command_fini(&command);
 }
 
-/* The policy's spec for the pool; `start` becomes what ret_spec->start points to. */
+/* Makes the pool's spec of a policy. `start` holds the text of ret_spec->start. */
 static void make_spec(const struct agents *all, const struct policy *p, struct slice channel,
                       struct slice host, struct buf *start, struct agent_spec *ret_spec)
 {
@@ -65,17 +65,27 @@ static void make_spec(const struct agents *all, const struct policy *p, struct s
     };
 }
 
+void agents_finish(struct agents *all, struct agent_job *job, uint32_t pid, struct slice reason)
+{
+    const struct assignment *e = job->assignment;
+
+    if (job->thread_stops && assignment_is_awaited(e)) {
+        agent_stops_add(&all->stops, e->ask.entry, e->ask.transport, e->ask.nexthop);
+    }
+    agent_job_finish(job, pid, reason);
+}
+
 void agents_return_waiting(struct agents *all, struct pool_thread *t, struct slice reason)
 {
     for (size_t left = agent_pool_thread_waiting(t); left > 0; left--) {
         struct agent_job *job =
-            agent_job_at(agent_pool_take(all->pool, t)); /* the last one may free t */
+            agent_job_at(agent_pool_take(all->pool, t)); /* the last job may free t */
 
         if (reason.len == 0) {
             agent_job_give_back(job, true);
         } else {
             job->thread_stops = true;
-            agent_job_finish(job, 0, reason);
+            agents_finish(all, job, 0, reason);
         }
     }
 }
@@ -95,7 +105,7 @@ static void add_waiting(struct agents *all, struct agent_job *job)
     buf_fini(&start);
 }
 
-/* Do what can be done for those that wait. */
+/* Performs all actions that the pool requests. */
 static void work(struct agents *all)
 {
     struct pool_action action;
@@ -113,14 +123,15 @@ static void work(struct agents *all)
                        agent_job_at(action.job));
             break;
         case POOL_START:
-            (void)agent_start(all, action.thread); /* the pool asks for no more when it fails */
+            (void)agent_start(all, action.thread); /* on failure the pool requests no more */
             break;
         case POOL_END:
             agent_tell_end(CONTAINER_OF(action.agent, struct agent_process, place));
             break;
         case POOL_REFUSE: {
             struct slice why = agent_pool_trouble(agent_pool_thread_ring(action.thread));
-            char *reason = mem_copy(why.ptr, why.len); /* the ring may go with its last thread */
+            char *reason = mem_copy(why.ptr, why.len); /* the ring may be freed with its last
+                                                        * thread */
 
             agents_return_waiting(all, action.thread, slice_string(reason));
             mem_free(reason);
@@ -136,12 +147,16 @@ static bool on_deliver(struct agents *all, const struct frame *frame)
 {
     const char *why;
     struct agent_job *job = agent_job_new(&all->assignments, frame, &why);
+    const struct wire_deliver *ask;
 
     if (job == NULL) {
         return false;
     }
+    ask = &job->assignment->ask;
     if (all->role->stopping) {
         agent_job_give_back(job, false);
+    } else if (agent_stops_holds(&all->stops, ask->transport, ask->nexthop)) {
+        agent_job_give_back(job, true);
     } else if (why != NULL) {
         agent_job_finish(job, 0, slice_string(why));
     } else {
@@ -154,19 +169,23 @@ static bool on_frame(void *arg, const struct frame *frame)
 {
     struct agents *all = arg;
     struct wire_forget forget;
+    uint64_t entry;
 
     switch (frame->type) {
     case WIRE_DELIVER:
         return on_deliver(all, frame);
-    case WIRE_FORGET: /* agents keep their connections as they like */
+    case WIRE_FORGET: /* agents manage their own connections */
         return wire_get_forget(frame->body, &forget);
+    case WIRE_GO_ON:
+        return wire_get_number(frame->body, &entry) && agent_stops_processed(&all->stops, entry);
     default:
         return false;
     }
 }
 
-/* Queue is gone and reads the control files anew. What waits is forgotten; an agent finishes what
- * it has, and its marks in the files say what came of it. */
+/* Drops a waiting job, because the queue process has ended and reads the control files again. An
+ * agent finishes its jobs and marks the results in the files. Returns true for a job that an agent
+ * has. */
 static bool goes_on(void *arg, void *owner)
 {
     struct agents *all = arg;
@@ -185,6 +204,7 @@ static void on_lost(void *arg)
     struct agents *all = arg;
 
     assignments_lost(&all->assignments, goes_on, all);
+    agent_stops_fini(&all->stops); /* the next queue process has sent nothing before */
 }
 
 static const struct worker_ops queue_ops = {.frame = on_frame, .lost = on_lost};
@@ -201,7 +221,7 @@ static void agents_peer(struct role *role, const struct wire_peer *peer, int fd)
     }
 }
 
-/* ---- time ------------------------------------------------------------------------------------ */
+/* ---- timers and children --------------------------------------------------------------------- */
 
 static void on_child(evutil_socket_t fd, short what, void *arg)
 {
@@ -224,7 +244,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd;
     (void)what;
-    (void)arg; /* the turn that follows does the work */
+    (void)arg; /* agents_turn does the work */
 }
 
 static void look_around(struct agents *all, struct mono now)
@@ -262,7 +282,7 @@ static void configure(struct agents *all)
     agent_pool_configure(all->pool, (uint32_t)conf->agent_start_rate, conf->agent_freeze);
 }
 
-/* How many agents the descriptors of this process are enough for. */
+/* Returns the number of agents for which the process has descriptors. */
 static int64_t count_places(void)
 {
     struct rlimit files;
@@ -323,7 +343,7 @@ static void agents_reload(struct role *role, const struct conf *old)
     buf_init(&look.start, SPEC_MAX);
     agent_pool_reload(all->pool, look_spec, &look);
     buf_fini(&look.start);
-    all->sweep_at = clock_mono(); /* agents that are not needed any more end now */
+    all->sweep_at = clock_mono(); /* ends agents that are no longer needed */
 }
 
 static void agents_clock_moved(struct role *role)
@@ -344,7 +364,7 @@ static void end_early(void *arg, void *owner)
     }
 }
 
-/* What waits goes back; what runs may end. */
+/* Returns waiting jobs; running agents may end by themselves. */
 static void agents_stop(struct role *role)
 {
     struct agents *all = role->state;
@@ -363,9 +383,9 @@ static void agents_stop(struct role *role)
     }
 }
 
-/* What they are doing may be done in the world already: killed, they could not say so. They see the
- * end of their input, mark the control files when they are done, and end. Until then their marks
- * keep others away. */
+/* Leaves the agents alone. Their deliveries may have taken effect already, and a killed agent could
+ * not mark that. At the end of their input they mark the control files and end. Until then their
+ * locks keep other agents away. */
 static void leave_all(struct agents *all)
 {
     struct agent_process *a;
@@ -412,12 +432,13 @@ static void agents_end(struct role *role)
     leave_all(all);
     worker_fini(&all->worker);
     agent_pool_free(all->pool);
+    agent_stops_fini(&all->stops);
     event_free(all->child_event);
     event_free(all->timer);
     mem_free(all);
 }
 
-/* Transport agents work on a postoffice only. */
+/* Returns the number of processes: transport agents need a postoffice. */
 static unsigned agents_count(const struct conf *conf)
 {
     return conf_postoffice(conf) != NULL ? 1 : 0;

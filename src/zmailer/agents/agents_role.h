@@ -1,5 +1,5 @@
 /*
- * The process that runs transport agents (agents.h), as the daemon's programs know it.
+ * The role that runs transport agents (agents.h), for the daemon's programs.
  */
 #ifndef ZMAILER_AGENTS_ROLE_H
 #define ZMAILER_AGENTS_ROLE_H

@@ -23,7 +23,7 @@ static const struct {
 
 /* ---- lines ---------------------------------------------------------------------------------- */
 
-/* Cut the word at the front of *rest; what stands behind one blank or tab goes on. */
+/* Cuts the first word off *rest, with one blank or tab after it. */
 static struct slice cut_word(struct slice *rest)
 {
     size_t len = 0;
@@ -37,7 +37,7 @@ static struct slice cut_word(struct slice *rest)
     return word;
 }
 
-/* "+N" from now, "N" since 1970. Anything else asks for nothing. */
+/* Parses "+N" from now, or "N" since 1970. Anything else is no time. */
 static void parse_retry(struct ta_event *event)
 {
     struct slice rest = event->text, word = cut_word(&rest);
@@ -89,7 +89,7 @@ bool ta_parse_result(struct slice line, struct ta_event *ret_event, const char *
     return true;
 }
 
-/* Bytes of a result that would end its field or its line. */
+/* Appends text of a result; bytes that would end its field or line are replaced. */
 static void put_text(struct buf *out, struct slice text, bool in_field)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -129,7 +129,7 @@ void ta_parse_order(struct slice line, struct ta_order *ret_order)
     }
 }
 
-/* ---- the agent ------------------------------------------------------------------------------ */
+/* ---- state of the agent ---------------------------------------------------------------------- */
 
 void ta_init(struct ta *ta, bool host_bound, uint32_t overfeed)
 {
@@ -166,7 +166,7 @@ void ta_job(struct ta *ta, struct slice path, struct slice host)
 {
     CHECK(path.len > 0 && path.ptr[0] != '#');
     CHECK(ta->state != TA_ENDING);
-    /* The first job of a thread goes alone, so that a site that is down costs one attempt. */
+    /* the first job of a thread is sent alone, so that a site that is down costs one attempt */
     ta->feeding = ta->state == TA_STUFF && ta->feeding;
     ta->state = TA_STUFF;
     send_line(ta, path, host);
@@ -200,7 +200,7 @@ void ta_end(struct ta *ta)
     }
 }
 
-/* Ask for work, if the agent may have some now. */
+/* Makes an event that requests work, if the agent can take some now. */
 static bool wants_work(struct ta *ta, struct ta_event *event)
 {
     if (ta->state == TA_STUFF && ta->owed == 0) {
@@ -219,7 +219,7 @@ static bool wants_work(struct ta *ta, struct ta_event *event)
             event->type = TA_FEED;
             return true;
         }
-        ta->feeding = false; /* the next batch comes when all of this one is answered */
+        ta->feeding = false; /* the next batch is sent when this one is answered */
     }
     if (ta->state == TA_FINISH && ta->owed == 0) {
         ta->stop_feeding = false;
@@ -243,13 +243,13 @@ static void take_result(struct ta_event *event)
     event->type = TA_RESULT;
 }
 
-/* True when the line is an event of its own. */
+/* Handles a line. Returns true if it is an event. */
 static bool take_line(struct ta *ta, struct ta_event *event)
 {
     event->line = buf_slice(&ta->line);
     if (slice_starts(event->line, SLICE("#hungry"))) {
         if (ta->owed == 0) {
-            return false; /* one too many means nothing */
+            return false; /* a surplus #hungry is ignored */
         }
         ta->owed--;
         event->type = TA_HUNGRY;

@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A reference at the front of `s`: its name, and how many bytes it takes. */
+/* Finds a reference at the front of `s`: its name and its length. */
 static bool find_reference(struct slice s, struct slice *ret_name, size_t *ret_len,
                            bool *ret_braced)
 {
@@ -27,7 +27,7 @@ static bool find_reference(struct slice s, struct slice *ret_name, size_t *ret_l
     return len > 1 && !ascii_is_digit(s.ptr[1]);
 }
 
-/* The next word of *rest; false at the end. */
+/* Cuts the next word off *rest. Returns false at the end. */
 static bool cut_word(struct slice *rest, struct slice *ret_word)
 {
     *rest = slice_trim(*rest);
@@ -54,7 +54,7 @@ bool ta_command_is_host_bound(struct slice command)
     return false;
 }
 
-/* One word, filled in, with its NUL. False: it would be an option. */
+/* Appends an expanded word with a NUL. Returns false if it would be an option. */
 static bool expand_word(struct slice word, const struct ta_command_names *names, struct buf *out)
 {
     size_t start = buf_len(out);
@@ -97,7 +97,6 @@ static bool is_setting(struct slice word)
     return at > 0 && at < word.len;
 }
 
-/* The program, as a path. */
 static bool expand_program(struct slice word, const struct ta_command_names *names, struct buf *out,
                            const char **ret_why)
 {
@@ -117,7 +116,7 @@ static bool expand_program(struct slice word, const struct ta_command_names *nam
     return true;
 }
 
-/* NAME=VALUE from the ZENV file, or nothing. */
+/* Appends NAME=VALUE. Returns false if there is no value. */
 static bool add_variable(struct buf *out, const char *name, const char *value)
 {
     if (value == NULL) {
@@ -128,7 +127,7 @@ static bool add_variable(struct buf *out, const char *name, const char *value)
     return true;
 }
 
-/* The strings one behind the other in `bytes` become an array. */
+/* Makes an array of `count` consecutive strings at `at`. Returns the end of the last. */
 static char *point(char *at, char **array, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

@@ -9,7 +9,7 @@
 
 extern const struct agent_kind ta_kind;
 
-/* Those that run; lasts as long as the queue. */
+/* Returns the table of running agents, which lives as long as the queue. */
 const struct agent_table *ta_kind_table(const struct queue *q);
 
 #endif

@@ -15,7 +15,7 @@
 #include "check.h"
 #include "child.h"
 
-/* ---- whom it becomes ------------------------------------------------------------------------ */
+/* ---- identity -------------------------------------------------------------------------------- */
 
 static bool as_number(const char *name, unsigned *ret_number)
 {
@@ -34,7 +34,7 @@ static bool find_user(const char *name, struct ta_identity *id, struct buf *why)
     unsigned number;
 
     if (as_number(name, &number)) {
-        account = getpwuid(number); /* its group; there need be none */
+        account = getpwuid(number); /* for the group; the account need not exist */
         id->uid = number;
         id->gid = account != NULL ? account->pw_gid : getegid();
         return true;
@@ -88,15 +88,15 @@ bool ta_identity_find(const char *user, const char *group, struct ta_identity *r
 
 /* ---- in the child --------------------------------------------------------------------------- */
 
-/* Last words, in a line that the scheduler takes for the log. */
+/* Reports an error on the socket, as a line that the scheduler logs, and exits. */
 _Noreturn static void give_up(const char *what, const char *name)
 {
     (void)dprintf(STDERR_FILENO, "# %s %s: %s\n", what, name,
-                  strerror(errno)); /* fails: there is no other way to tell */
+                  strerror(errno)); /* on failure there is no other way to report */
     _exit(1);
 }
 
-/* An agent at the wrong priority is better than none. */
+/* Sets the priority. An agent with a wrong priority is better than none. */
 static void set_priority(const struct ta_launch *l)
 {
     if (l->priority != 0) {
@@ -120,7 +120,7 @@ _Noreturn static void child_main(const struct ta_launch *l, int fd)
         files.rlim_cur = l->fd_limit < files.rlim_max ? l->fd_limit : files.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &files); /* lowering is always allowed */
     }
-    /* As the scheduler's user: the directory need not be open to the agent's. */
+    /* still as the scheduler's user: the agent's user may have no access to the directory */
     if (chdir(l->directory) != 0) {
         give_up("cannot work in", l->directory);
     }
@@ -147,7 +147,7 @@ pid_t ta_process_start(const struct ta_launch *launch, int *ret_fd)
         return -errno;
     }
     CHECK(fcntl(fds[0], F_SETFL, O_NONBLOCK) == 0);
-    /* Between fork and child_reset_signals no handler of ours may run in the child. */
+    /* no signal handler of ours may run in the child before child_reset_signals */
     (void)sigfillset(&all);
     CHECK(sigprocmask(SIG_SETMASK, &all, &before) == 0);
     pid = fork();
@@ -156,9 +156,9 @@ pid_t ta_process_start(const struct ta_launch *launch, int *ret_fd)
     }
     error = errno;
     CHECK(sigprocmask(SIG_SETMASK, &before, NULL) == 0);
-    (void)close(fds[1]); /* the child's */
+    (void)close(fds[1]); /* belongs to the child */
     if (pid < 0) {
-        (void)close(fds[0]); /* of no use */
+        (void)close(fds[0]); /* not needed */
         return -error;
     }
     *ret_fd = fds[0];

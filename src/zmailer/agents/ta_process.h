@@ -1,9 +1,10 @@
 /*
- * Starting the process of a transport agent: one stream socket as its standard input, output and
- * error, the environment and working directory it is given, its own user, group and priority, and
- * nothing else of ours.
+ * Starts the process of a transport agent. A stream socket is its standard input, output and error.
+ * It has its own environment, working directory, user, group and priority, and nothing else of
+ * ours.
  *
- * It stays in our process group: ZMailer's start script ends the whole family by signalling that.
+ * The process stays in our process group, because ZMailer's start script ends all processes with a
+ * signal to that group.
  */
 #ifndef ZMAILER_TA_PROCESS_H
 #define ZMAILER_TA_PROCESS_H
@@ -14,24 +15,25 @@
 
 #include "buf.h"
 
-/* Of agents, as ZMailer's have it: what they start, and what that writes, inherits it. */
+/* Umask of agents, as in ZMailer; their children inherit it. */
 #define TA_UMASK 022
 
-/* Whom it becomes. */
+/* User and group that an agent takes. */
 struct ta_identity {
     bool change_group, change_user;
     gid_t gid;
     uid_t uid;
 };
 
-/* Look up names or numbers, both may be empty: unchanged (a user without a group has its own one).
- * Unchanged, too, when the daemon is not root's: it can't change, and its postoffice is its user's
- * own. False with the reason in *ret_why: no such name. */
+/* Finds a user and a group by name or number. An empty name means no change, except that a user
+ * without a group gets the user's own group. There is no change, too, if the daemon does not run as
+ * root: it has no right to, and the postoffice is its user's. Returns false with the reason in
+ * *ret_why for an unknown name. */
 bool ta_identity_find(const char *user, const char *group, struct ta_identity *ret_identity,
                       struct buf *ret_why);
 
 struct ta_launch {
-    char *const *words; /* [0] the program's path */
+    char *const *words; /* [0] is the program's path */
     char *const *environment;
     const char *directory;
     struct ta_identity identity;
@@ -39,9 +41,9 @@ struct ta_launch {
     uint64_t fd_limit;      /* soft limit of descriptors */
 };
 
-/* The process's number, and our end of its socket, which does not block. Negative errno when the
- * system has no process or descriptor to spare. What goes wrong later the child says on its socket,
- * as a line that begins with `#`, and ends with status 1. */
+/* Starts the process. Returns its id, with our non-blocking end of its socket in *ret_fd, or
+ * negative errno if the system has no process or descriptor left. The child reports later errors on
+ * its socket, as a line that begins with `#`, and exits with status 1. */
 pid_t ta_process_start(const struct ta_launch *launch, int *ret_fd);
 
 #endif

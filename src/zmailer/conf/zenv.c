@@ -12,7 +12,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t';
 }
 
-/* False for a line that is neither NAME=value nor says nothing. */
+/* Parses a line. Returns false if it is neither NAME=value nor empty or a comment. */
 static bool parse_line(struct zenv *zenv, struct slice line, struct pool *pool)
 {
     struct slice value = line, name = slice_cut(&value, '=');
@@ -75,8 +75,8 @@ bool zenv_expand(struct slice text, const char *(*lookup)(const void *context, s
         struct slice at = slice_skip(text, plain);
 
         if (!slice_starts(at, SLICE("${"))) {
-            plain += at.len > 0;                           /* the dollar sign itself */
-            (void)buf_add(out, slice_of(text.ptr, plain)); /* failure is sticky */
+            plain += at.len > 0;                           /* include the dollar sign itself */
+            (void)buf_add(out, slice_of(text.ptr, plain)); /* sticky */
             text = slice_skip(text, plain);
             continue;
         }

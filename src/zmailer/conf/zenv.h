@@ -1,9 +1,9 @@
 /*
  * ZENV: the variables of ZMailer's zmailer.conf.
  *
- * Lines NAME=value: the value is all that stands behind the `=`, without leading blanks; nothing is
- * quoted and nothing expands. The first line of a name holds. Empty lines and lines whose first
- * byte is `#` say nothing; any other line is worth a warning.
+ * Lines are NAME=value: the value is the whole text after the `=` without leading blanks, without
+ * quoting and expansion. The first line of a name applies. Empty lines and lines that begin with
+ * `#` are comments; any other line causes a warning.
  */
 #ifndef ZMAILER_ZENV_H
 #define ZMAILER_ZENV_H
@@ -14,7 +14,7 @@
 #include "pool.h"
 #include "slice.h"
 
-#define ZENV_COUNT_MAX 1000u /* variables of one file */
+#define ZENV_COUNT_MAX 1000u /* largest number of variables in a file */
 
 struct conf_problems;
 
@@ -23,17 +23,16 @@ struct zenv {
     size_t count;
 };
 
-/* The variables of `text`, which stood in `file`; strings are made in `pool`. What is wrong goes to
- * `problems`. */
+/* Parses `text`, the contents of `file`; allocates strings in `pool`. Faults go to `problems`. */
 struct zenv zenv_parse(struct slice text, const char *file, struct pool *pool,
                        struct conf_problems *problems);
 
-/* NULL: no line sets it. */
+/* Returns the value of a variable, or NULL if no line sets it. */
 const char *zenv_find(const struct zenv *zenv, struct slice name);
 
-/* Append `text` with each ${NAME} replaced by what `lookup` knows of NAME. False when it knows
- * nothing (NULL) or a bracket is not closed; *ret_bad is that part of `text` then. A `$` without a
- * bracket is a byte like others. */
+/* Appends `text` with each ${NAME} replaced by the result of `lookup`. Returns false if `lookup`
+ * returns NULL or a bracket is not closed; *ret_bad is then that part of `text`. A `$` without a
+ * bracket is copied. */
 bool zenv_expand(struct slice text, const char *(*lookup)(const void *context, struct slice name),
                  const void *context, struct buf *out, struct slice *ret_bad);
 

@@ -6,18 +6,20 @@
 #include "conf_private.h"
 #include "door.h"
 #include "match.h"
+#include "tolerance.h"
 #include "zenv.h"
 
 static const char postoffice_prefix[] = "postoffice:";
 
-#define PREFIX_LEN (sizeof postoffice_prefix - 1)
+#define PREFIX_LEN   (sizeof postoffice_prefix - 1)
+#define MAILQ_PRESET "TCP:174"
 
-/* What this dialect knows of one configuration. */
+/* Data of this dialect for one configuration. */
 struct zmailer {
     struct zenv zenv;
-    const char *zenv_path; /* the file it was read from; NULL: none */
-    bool is_postoffice;    /* the spool is ZMailer's; then also what follows from where it is: */
-    const char *spool;     /* value of `spool` when nothing sets it; NULL: it is set */
+    const char *zenv_path; /* file of the variables; NULL: none */
+    bool is_postoffice;    /* the spool is ZMailer's; the members below are set */
+    const char *spool;     /* value of `spool` if nothing sets it; NULL: it is set */
     const char *state, *notify, *form;
 };
 
@@ -45,7 +47,7 @@ static const char *join(struct pool *pool, const char *head, const char *tail)
 
 /* ---- variables ------------------------------------------------------------------------------ */
 
-/* As the file has it, or compiled in; NULL: neither. */
+/* Returns a variable from the file, or its compiled-in value; NULL if it has neither. */
 static const char *variable(const struct zmailer *z, struct slice name)
 {
     static const struct {
@@ -83,7 +85,8 @@ static const char *lookup(const void *conf, struct slice name)
     return conf_zenv(conf, name);
 }
 
-/* The file that is named must be there; the compiled-in one is of use only to a postoffice. */
+/* Reads the variables. A file that is named must exist; the compiled-in one is read for a
+ * postoffice only. */
 static void read_variables(struct zmailer *z, struct conf_private *inner, const char *directory,
                            struct conf_problems *problems)
 {
@@ -114,7 +117,7 @@ static void read_variables(struct zmailer *z, struct conf_private *inner, const 
 
 /* ---- the spool ------------------------------------------------------------------------------ */
 
-/* A value of a clause or of the defaults clause; NULL when it is silent. */
+/* Returns the place where a clause or the defaults clause sets a value, or NULL. */
 static const struct policy_origin *origin_of(const struct layer *layer, const char *name)
 {
     size_t i = (size_t)(param_find_in_clause(slice_string(name)) - param_table);
@@ -122,7 +125,7 @@ static const struct policy_origin *origin_of(const struct layer *layer, const ch
     return layer != NULL && layer->set[i] ? &layer->from[i] : NULL;
 }
 
-/* Where a clause asks for transport agents; NULL: it does not. */
+/* Returns the place where a clause requests transport agents, or NULL. */
 static const struct policy_origin *wants_ta(const struct layer *layer)
 {
     const struct policy_origin *agent = origin_of(layer, "agent");
@@ -133,12 +136,12 @@ static const struct policy_origin *wants_ta(const struct layer *layer)
     return origin_of(layer, "command");
 }
 
-/* What may stand behind PARAM; `-` is `_` in our names. */
+/* Names after PARAM, and ours, which have `_` for `-`. */
 static const struct {
     const char *alias, *name;
 } params[] = {
     {"mailqsock", "mailqsock"},
-    {"mailqpath", "mailqsock"}, /* so in ZMailer's manual page, though not in its program */
+    {"mailqpath", "mailqsock"}, /* this name is in ZMailer's manual page, but not in its program */
     {"authfile", "authfile"},
     {"notifysock", "notifysock"},
     {"global-report-interval", "global_report_interval"},
@@ -156,7 +159,7 @@ static const char *param_named(struct slice name)
     return NULL;
 }
 
-/* Is it one of the PARAM lines, or what belongs to them? */
+/* Is it a parameter of a PARAM line, or zenv_file? */
 static bool is_ours(const struct param *p)
 {
     for (size_t i = 0; i < sizeof params / sizeof params[0]; i++) {
@@ -167,7 +170,7 @@ static bool is_ours(const struct param *p)
     return strcmp(p->name, "zenv_file") == 0;
 }
 
-/* Is it a scheduler.conf as ZMailer has it? */
+/* Is it a scheduler.conf in ZMailer's form? */
 static bool is_scheduler_conf(struct conf_private *inner)
 {
     bool found = wants_ta(inner->defaults_clause) != NULL;
@@ -233,7 +236,7 @@ static const char *preset(const void *data, const struct param *p)
         {"report_form", z->form},
         {"zenv_file", z->zenv_path},
         {"postoffice_hash_levels", hash != NULL && zmailer_is_hash(hash) ? hash : NULL},
-        {"mailqsock", "TCP:174"},
+        {"mailqsock", MAILQ_PRESET},
         {"mailq_dump_file", zenv_find(&z->zenv, SLICE("RENDEZVOUS"))},
         {"notifysock", notify != NULL ? notify : z->notify},
         {"agent", "ta"},
@@ -243,8 +246,8 @@ static const char *preset(const void *data, const struct param *p)
         {"expiry", "3d"},
         {"overfeed", "150"},
         {"default_destination_concurrency_feedback", "no"},
-        {"default_destination_concurrency_limit", "0"}, /* maxthr says, */
-        {"default_process_limit", "0"},                 /* and maxchannel */
+        {"default_destination_concurrency_limit", "0"}, /* maxthr is the limit instead */
+        {"default_process_limit", "0"},                 /* maxchannel is the limit instead */
     };
     const char *name = p->name[0] != '\0' ? p->name : p->suffix;
 
@@ -258,31 +261,44 @@ static const char *preset(const void *data, const struct param *p)
 
 /* ---- values of PARAM lines ------------------------------------------------------------------ */
 
+/* Reports a bad value of a PARAM line, or of the variable in its place. In a postoffice it is a
+ * warning, and `used` takes the place of the value, because ZMailer's scheduler would start,
+ * too. */
+static void bad_param(const struct conf *conf, const char *name, const char *problem,
+                      struct slice value, const char *used, struct conf_problems *problems)
+{
+    const struct setting *s = setting_of(conf->inner, name);
+    const struct zmailer *z = zmailer_of(conf);
+    struct slice remedy = problem_quote(slice_string(z->is_postoffice ? used : ""));
+
+    problem_add(problems, z->is_postoffice ? CONF_WARNING : CONF_ERROR,
+                s->file != NULL ? s->file : z->zenv_path, s->line, s->column, "%s: `%.*s' %s%s%.*s",
+                name, SLICE_ARGS(problem_quote(value)), problem, remedy.len > 0 ? "; used: " : "",
+                SLICE_ARGS(remedy));
+}
+
 static void expand_variables(struct conf *conf, const char *name, const char **value,
                              struct conf_problems *problems)
 {
-    const struct setting *s = setting_of(conf->inner, name);
     struct slice bad;
     struct buf out;
 
     buf_init(&out, CONF_LINE_MAX);
     if (!zenv_expand(slice_string(*value), lookup, conf, &out, &bad)) {
-        problem_add(problems, CONF_ERROR, s->file, s->line, s->column,
-                    "%s: `%.*s' is no variable of zenv_file", name, SLICE_ARGS(problem_quote(bad)));
+        bad_param(conf, name, "is no variable of zenv_file", bad, *value, problems);
     } else if (out.failed) {
-        problem_add(problems, CONF_ERROR, s->file, s->line, s->column,
-                    "%s: expands to more than %u bytes", name, CONF_LINE_MAX);
+        bad_param(conf, name, "expands to more bytes than a line may have", slice_string(*value),
+                  *value, problems);
     } else {
         *value = pool_string(&conf->inner->pool, buf_slice(&out));
     }
     buf_fini(&out);
 }
 
-/* "TCP:PORT", "TCP:SERVICE", a bare port or service, each perhaps with "@..." behind it,
- * "UNIX:/path" and "/path" become TCP:PORT and UNIX:/path. */
+/* Converts "TCP:PORT", "TCP:SERVICE", a port or service alone, each with an optional "@...",
+ * "UNIX:/path" and "/path" to TCP:PORT and UNIX:/path. */
 static void name_mailq_socket(struct conf *conf, struct conf_problems *problems)
 {
-    const struct setting *s = setting_of(conf->inner, "mailqsock");
     struct slice text = slice_string(conf->mailqsock), port;
     bool is_unix = slice_starts_nocase(text, SLICE("UNIX:"));
 
@@ -298,9 +314,9 @@ static void name_mailq_socket(struct conf *conf, struct conf_problems *problems)
     port = slice_cut(&text, '@');
     if (is_unix || port.len == 0 || slice_find(port, ':') < port.len ||
         slice_find(port, '/') < port.len) {
-        problem_add(problems, CONF_ERROR, s->file, s->line, s->column,
-                    "mailqsock: found `%.*s', expected TCP:PORT, TCP:SERVICE, UNIX:/PATH or /PATH",
-                    SLICE_ARGS(problem_quote(slice_string(conf->mailqsock))));
+        bad_param(conf, "mailqsock", "is none of TCP:PORT, TCP:SERVICE, UNIX:/PATH and /PATH",
+                  slice_string(conf->mailqsock), MAILQ_PRESET, problems);
+        conf->mailqsock = MAILQ_PRESET;
         return;
     }
     conf->mailqsock = join(&conf->inner->pool, "TCP:", pool_string(&conf->inner->pool, port));
@@ -308,18 +324,19 @@ static void name_mailq_socket(struct conf *conf, struct conf_problems *problems)
 
 static void name_notify_socket(struct conf *conf, struct conf_problems *problems)
 {
-    const struct setting *s = setting_of(conf->inner, "notifysock");
+    const struct zmailer *z = zmailer_of(conf);
+    const char *variable_says = zenv_find(&z->zenv, SLICE("SCHEDULERNOTIFY"));
     struct slice path = slice_string(conf->notifysock);
-    /* The one below the postoffice is as relative as that. */
-    bool derived = slice_equal(path, slice_string(zmailer_of(conf)->notify));
+    /* the default socket is relative if the postoffice is */
+    bool derived = slice_equal(path, slice_string(z->notify));
 
     path = slice_skip(path, slice_starts_nocase(path, SLICE("UNIX:")) ? 5 : 0);
     if (path.len > 0 && path.ptr[0] != '/' && !derived) {
-        /* Not from the configuration: then a variable says so. */
-        problem_add(problems, CONF_ERROR, s->file != NULL ? s->file : zmailer_of(conf)->zenv_path,
-                    s->line, s->column, "notifysock: found `%.*s', expected UNIX:/PATH or /PATH",
-                    SLICE_ARGS(problem_quote(path)));
-        return;
+        const char *used =
+            variable_says != NULL && variable_says[0] == '/' ? variable_says : z->notify;
+
+        bad_param(conf, "notifysock", "is neither UNIX:/PATH nor /PATH", path, used, problems);
+        path = slice_string(used);
     }
     conf->notifysock = pool_string(&conf->inner->pool, path);
 }
@@ -386,10 +403,12 @@ static void finish(struct conf *conf, struct conf_problems *problems)
 
 /* ---- the dialect ---------------------------------------------------------------------------- */
 
-/* Without maxthr a thread has one agent. */
+/* Adjusts a policy. Without maxthr a thread has one agent. The store returns the oldest mail first;
+ * with ageorder no small job may pass it. */
 static void adjust(struct policy *policy)
 {
     policy->maxthr = policy->maxthr == 0 ? 1 : policy->maxthr;
+    policy->delivery_slot_cost = policy->ageorder ? 0 : policy->delivery_slot_cost;
 }
 
 static bool lists_differ(const struct conf_list *a, const struct conf_list *b)
@@ -409,7 +428,7 @@ static const char *router_socket(const struct conf *conf)
     return path == NULL ? "" : path;
 }
 
-/* The postoffice engine has taken these when it was opened. */
+/* Appends the parameters that the postoffice engine reads only when it is opened. */
 static void put_delayed(const struct conf *old, const struct conf *new, struct buf *out)
 {
     const struct {
@@ -459,6 +478,8 @@ static const struct conf_dialect dialect = {
     .param_named = param_named,
     .begin = begin,
     .preset = preset,
+    .tolerate = tolerance_of_value,
+    .tolerate_pattern = tolerance_of_pattern,
     .adjust = adjust,
     .finish = finish,
     .put_delayed = put_delayed,

@@ -25,7 +25,7 @@ struct dump {
     void *arg;
 };
 
-/* Why `call` failed on the file. Its words are the log's alone: no client waits for an answer. */
+/* Logs that `call` failed on the file, and returns false. No client waits for an answer. */
 static bool fail(const struct dump *d, const char *call)
 {
     log_error("%s: %s: %s", d->path, call, strerror(errno));
@@ -79,7 +79,7 @@ static void on_bytes(evutil_socket_t fd, short what, void *arg)
         return;
     }
     if (n == 0) {
-        (void)complete(d); /* it logs what fails */
+        (void)complete(d); /* logs its errors */
     } else if (n < 0) {
         (void)fail(d, "read");
     }
@@ -99,8 +99,8 @@ struct dump *dump_new(struct event_base *base, const char *path, int fd, void (*
     if ((size_t)len >= sizeof temporary) {
         errno = ENAMETOOLONG;
     } else {
-        /* The directory may be any user's: neither follow nor reuse what is there. */
-        (void)unlink(temporary); /* of a dump that a crash cut short; open tells the rest */
+        /* The directory may be any user's: do not follow or reuse an existing file. */
+        (void)unlink(temporary); /* left by a crash; open returns other errors */
         d->to =
             open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, 0644);
     }
@@ -113,7 +113,7 @@ struct dump *dump_new(struct event_base *base, const char *path, int fd, void (*
     d->temporary = mem_string(temporary);
     d->event = event_new(base, fd, EV_READ | EV_PERSIST, on_bytes, d);
     CHECK(d->event != NULL && event_add(d->event, NULL) == 0);
-    if (fchmod(d->to, 0644) != 0) { /* for all who may ask mailq; the umask keeps them out */
+    if (fchmod(d->to, 0644) != 0) { /* readable for all users of mailq, whatever the umask */
         (void)fail(d, "chmod");
     }
     return d;
@@ -129,7 +129,7 @@ void dump_free(struct dump *d)
     }
     (void)close(d->from); /* only read */
     if (d->to >= 0) {
-        (void)close(d->to); /* not complete, and removed */
+        (void)close(d->to); /* incomplete, and removed below */
     }
     if (d->temporary[0] != '\0') {
         (void)unlink(d->temporary);

@@ -1,10 +1,10 @@
 /*
- * scheduler: the daemon under ZMailer's name, with its options, files and signals. See
+ * scheduler: the daemon under ZMailer's name, with ZMailer's options, files and signals. See
  * docs/man/scheduler.8.
  *
  *     options + zmailer.conf -> settings -> configuration -> (old one ended) -> daemon -> parent
  *
- * What is wrong with any of these is said on standard error, before anything is touched.
+ * Errors in any of these are printed on standard error before anything changes.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,15 +31,15 @@
 #include "scheduler_signals.h"
 
 #define MESSAGES_MAX (64u << 10)
-#define FAILURE      1 /* ZMailer's exit status for all that stops it at its start */
+#define FAILURE      1 /* ZMailer's exit status for each error at the start */
 
-/* In the order in which they begin. Pickup is the last: whatever a file in maildrop does to it, the
- * start is over. */
+/* Roles in the order of their start. Pickup is the last, so that no file in maildrop can disturb
+ * the start. */
 static const struct role_ops *const roles[] = {
     &queue_role, &deliver_role, &local_role,   &agents_role, &control_role, &auth_role,
     &fetch_role, &hook_role,    &receive_role, &pickup_role, NULL};
 
-/* ---- words ---------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static void say(struct buf *messages)
 {
@@ -60,7 +60,8 @@ static void say_version(FILE *to)
 
 /* ---- the start ------------------------------------------------------------------------------ */
 
-/* ZMailer's working directory: start scripts and the next scheduler know it by that. */
+/* Changes to ZMailer's working directory, by which start scripts and the next scheduler recognize
+ * the process. */
 static bool enter_transport(const char *postoffice)
 {
     char path[PATH_MAX];
@@ -69,7 +70,7 @@ static bool enter_transport(const char *postoffice)
     return snprintf(path, sizeof path, "%s/transport", postoffice) < PATH_MAX && chdir(path) == 0;
 }
 
-/* Can lines be added to the file? NULL: there is none, and that is fine. */
+/* Can the log be opened? True if `path` is NULL. */
 static bool takes_lines(const char *path, struct buf *messages)
 {
     int fd = path == NULL ? -1 : log_sink_open_file(path);
@@ -84,7 +85,7 @@ static bool takes_lines(const char *path, struct buf *messages)
     return true;
 }
 
-/* All that can be known before the old scheduler is ended, and then that. */
+/* Checks all that can be checked before the old scheduler is ended, then ends it. */
 static bool take_place(const struct scheduler_settings *s, struct buf *messages)
 {
     if (!takes_lines(s->log, messages) || !takes_lines(s->statistics, messages)) {
@@ -113,7 +114,7 @@ static bool load(const struct scheduler_settings *s, struct bundle *ret_bundle,
 
 /* ---- in the background ---------------------------------------------------------------------- */
 
-/* Wait for the daemon's first word, so that who started it knows what became of it. */
+/* Waits until the daemon is ready, so that the caller of the program gets the result. */
 static int await_daemon(int fd, const char *log)
 {
     char ready;
@@ -134,14 +135,14 @@ static void log_start(void)
     time_t now = time(NULL);
     char date[32] = "";
 
-    (void)ctime_r(&now, date); /* with its line feed */
+    (void)ctime_r(&now, date); /* ends with a line feed */
     say_version(stdout);
     printf("\tpid %ld started at %s", (long)getpid(), date);
-    (void)fflush(stdout); /* to the log; the daemon works without */
+    (void)fflush(stdout); /* to the log; an error does not matter */
 }
 
-/* Become the daemon: true in it, with *ret_ready to be written to. False in the process that was
- * started, with its exit status. */
+/* Makes the daemon. Returns true in the daemon, which must write to *ret_ready, and false in the
+ * original process, with its exit status in *ret_status. */
 static bool become_daemon(const char *log, int *ret_ready, int *ret_status)
 {
     int ready[2], log_fd = log_open_file(log, 0);
@@ -155,31 +156,31 @@ static bool become_daemon(const char *log, int *ret_ready, int *ret_status)
     }
     pid = fork();
     if (pid != 0) {
-        (void)close(ready[1]); /* the daemon's */
+        (void)close(ready[1]); /* belongs to the daemon */
         *ret_status = pid < 0 ? FAILURE : await_daemon(ready[0], log);
         return false;
     }
-    (void)close(ready[0]); /* the other's */
-    (void)setsid();        /* a fresh child leads no group yet, so it can't fail */
+    (void)close(ready[0]); /* belongs to the original process */
+    (void)setsid();        /* can't fail: a new child leads no group */
     pid = fork();
     if (pid != 0) {
         _exit(pid < 0 ? FAILURE : 0);
     }
-    /* `zmailer kill' and `nuke' signal the group of the number in the pid file: all our processes,
-     * and the agents, are in it. */
-    (void)setpgid(0, 0); /* a child of the session's leader, which it is not: it can't fail */
-    (void)dup2(log_fd, STDOUT_FILENO); /* what is said outside of the log's lines */
+    /* `zmailer kill' and `nuke' signal the process group with the number in the pid file. It must
+     * contain all our processes and the agents. */
+    (void)setpgid(0, 0);               /* can't fail: we are a child of the session's leader */
+    (void)dup2(log_fd, STDOUT_FILENO); /* output that is no log line */
     (void)dup2(log_fd, STDERR_FILENO);
     (void)close(log_fd);
     log_fd = open("/dev/null", O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    (void)dup2(log_fd, STDIN_FILENO); /* standard input is open already, if to a terminal */
+    (void)dup2(log_fd, STDIN_FILENO); /* standard input is open already, perhaps to a terminal */
     (void)close(log_fd);
     *ret_ready = ready[1];
     log_start();
     return true;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- main ------------------------------------------------------------------------------------ */
 
 static void ended(int status)
 {
@@ -222,7 +223,7 @@ static int start(const struct scheduler_options *o, const char *program, struct 
     int status;
     bool ok = scheduler_settings_make(o, program, &settings, messages);
 
-    say(messages); /* warnings, too */
+    say(messages); /* also prints warnings */
     ok = ok && load(&settings, &bundle, messages) && take_place(&settings, messages);
     say(messages);
     status = ok ? run(o, &settings, &bundle) : FAILURE;
@@ -245,7 +246,7 @@ int main(int argc, char **argv)
     if (program_was_child(argc, argv, roles, &status)) {
         return status;
     }
-    log_set_file_mode(0644); /* ZMailer's */
+    log_set_file_mode(0644); /* mode of ZMailer's log files */
     buf_init(&messages, MESSAGES_MAX);
     status = scheduler_options_parse(argc, argv, &options, &messages);
     if (status != 0) {
@@ -263,7 +264,7 @@ int main(int argc, char **argv)
             fputs("scheduler: -W has no effect\n", stderr);
         }
         if (geteuid() == 0) {
-            (void)setgroups(0, NULL); /* root may; and needs none of them */
+            (void)setgroups(0, NULL); /* allowed to root, which needs no group */
         }
         confine_limits();
         status = start(&options, argv[0], &messages);

@@ -11,11 +11,11 @@
 #define SCAN_S_DEFAULT     5
 #define SCAN_S_MIN         2
 #define SCAN_S_MAX         15
-#define FD_LIMIT_DEFAULT   32 /* and what everything below FD_LIMIT_MIN means */
+#define FD_LIMIT_DEFAULT   32 /* also used for values below FD_LIMIT_MIN */
 #define FD_LIMIT_MIN       10
 #define START_RATE_DEFAULT 30
 
-/* All appends to `messages` may fail; the reader sees what fits. */
+/* Parses a number. Appends to `messages` may fail here and below; the text is cut. */
 
 static bool number(const char *text, unsigned *ret_number)
 {
@@ -33,7 +33,7 @@ static unsigned at_least(unsigned value, unsigned least)
     return value < least ? least : value;
 }
 
-/* "n" or "n,t". */
+/* Parses "n" or "n,t". */
 static bool parse_scan(const char *text, struct scheduler_options *o)
 {
     struct slice rest = slice_string(text), files = slice_cut(&rest, ',');
@@ -49,7 +49,7 @@ static bool parse_scan(const char *text, struct scheduler_options *o)
     return true;
 }
 
-/* An option with a value that is a number, or a flag. False when the value is none. */
+/* Sets an option with a number as its value, or a flag. Returns false if the value is invalid. */
 static bool set_number(struct scheduler_options *o, int option, const char *value)
 {
     switch (option) {
@@ -111,7 +111,7 @@ static bool set_flag(struct scheduler_options *o, int option)
     }
 }
 
-/* Where the text of an option belongs; NULL: the option has none. */
+/* Returns the member for the text of an option, or NULL if the option has none. */
 static const char **text_of(struct scheduler_options *o, int option)
 {
     switch (option) {
@@ -134,19 +134,18 @@ static const char **text_of(struct scheduler_options *o, int option)
     }
 }
 
-/* The settings that are made of it are lines. */
 static bool is_one_line(const char *text)
 {
     return text[strcspn(text, "\r\n")] == '\0';
 }
 
-/* Blanks and commas part the names of a list. */
+/* Is it a valid file name? Blanks and commas separate the names in a list. */
 static bool is_file_name(const char *text)
 {
     return text[0] != '\0' && text[strcspn(text, " ,\t\r\n")] == '\0';
 }
 
-/* 0, SCHEDULER_VALUE_EXIT, or -1 for an error of usage. */
+/* Handles an option. Returns 0, SCHEDULER_VALUE_EXIT, or -1 for a usage error. */
 static int take_option(struct scheduler_options *o, int option, struct buf *messages)
 {
     const char **text = text_of(o, option);
@@ -201,7 +200,7 @@ int scheduler_options_parse(int argc, char **argv, struct scheduler_options *ret
     int option, errors = 0;
 
     opterr = 0;
-    optind = 0; /* to glibc: a new line */
+    optind = 0; /* makes glibc's getopt start again */
     while ((option = getopt(argc, argv, ":divFHnQSVWf:E:L:l:M:N:P:p:R:q:Z:")) != -1) {
         int result = take_option(&o, option, messages);
 

@@ -1,5 +1,5 @@
 /*
- * The command line of ZMailer's scheduler, read as scheduler(8) has it.
+ * Command line of ZMailer's scheduler, as in scheduler(8).
  */
 #ifndef ZMAILER_SCHEDULER_OPTIONS_H
 #define ZMAILER_SCHEDULER_OPTIONS_H
@@ -9,15 +9,15 @@
 #include "buf.h"
 
 #define SCHEDULER_USAGE_EXIT 128 /* plus the number of errors */
-#define SCHEDULER_VALUE_EXIT 64  /* -M and -p with values that are none */
+#define SCHEDULER_VALUE_EXIT 64  /* for invalid values of -M and -p */
 
 enum scheduler_mode { SCHEDULER_DAEMON, SCHEDULER_FOREGROUND };
 
 struct scheduler_options {
     enum scheduler_mode mode;
     unsigned verbose;              /* -v */
-    bool verbose_late;             /* -W: told that it means nothing here */
-    bool version;                  /* -V: print it, and that is all */
+    bool verbose_late;             /* -W: has no effect, which is reported */
+    bool version;                  /* -V: print the version and end */
     unsigned hash_levels;          /* -H, at most 2 */
     bool freeze;                   /* -F */
     bool headers_only;             /* -n */
@@ -28,15 +28,15 @@ struct scheduler_options {
     unsigned fd_limit, start_rate; /* -N, -R */
     const char *conf, *log, *statistics, *postoffice, *only, *rendezvous,
         *zenv;          /* NULL: not given */
-    char *const *files; /* control files: what is left of the arguments, ends with NULL */
+    char *const *files; /* control files: the other arguments, up to a NULL */
 };
 
-/* 0, or the exit status of a command line that can't be obeyed; *messages says why. Strings are
- * those of `argv`. */
+/* Parses the command line. Returns 0, or the exit status for a wrong command line, with the reason
+ * in *messages. Strings point into `argv`. */
 int scheduler_options_parse(int argc, char **argv, struct scheduler_options *ret_options,
                             struct buf *messages);
 
-/* The usage text. */
+/* Appends the usage text. */
 void scheduler_options_usage(struct buf *out, const char *program);
 
 #endif

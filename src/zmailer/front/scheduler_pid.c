@@ -14,8 +14,8 @@
 #include "slice.h"
 
 #define PID_FILE   "/.pid.scheduler"
-#define COMM_MAX   16  /* bytes of a process's name in Linux, with its NUL */
-#define WAIT_STEPS 100 /* of WAIT_NS: 5 s */
+#define COMM_MAX   16  /* longest process name in Linux in bytes, with its NUL */
+#define WAIT_STEPS 100 /* steps of WAIT_NS: 5 s */
 #define WAIT_NS    50000000
 
 static bool path_of(const char *postoffice, const char *suffix, char path[PATH_MAX])
@@ -27,7 +27,7 @@ static bool path_of(const char *postoffice, const char *suffix, char path[PATH_M
     return len < PATH_MAX;
 }
 
-/* The first bytes of a file as a text without its line end. 0 or a negative errno. */
+/* Reads the first line of a file, without its line end. Returns 0 or negative errno. */
 static int read_text(const char *path, char *text, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
@@ -45,7 +45,8 @@ static int read_text(const char *path, char *text, size_t size)
     return error;
 }
 
-/* 0: the file names no process. A negative errno: it can't be read. */
+/* Reads the process id; 0 if the file has none. Returns 0, or negative errno if it can't be
+ * read. */
 static int read_pid(const char *postoffice, pid_t *ret_pid)
 {
     char path[PATH_MAX], text[32];
@@ -72,7 +73,8 @@ static bool name_of(pid_t pid, char name[COMM_MAX + 1])
     return read_text(path, name, COMM_MAX + 1) == 0;
 }
 
-/* One that has ended and whose parent has not asked yet has a name, but no program. */
+/* Has the process ended? A process that its parent has not waited for yet has a name, but no
+ * program. */
 static bool has_ended(pid_t pid)
 {
     char path[64], program[1];
@@ -81,8 +83,8 @@ static bool has_ended(pid_t pid)
     return readlink(path, program, sizeof program) < 0 && (errno == ENOENT || errno == ESRCH);
 }
 
-/* All schedulers work in POSTOFFICE/transport. Of another user's process that can't be told:
- * then it may be one. */
+/* Is its working directory POSTOFFICE/transport, as that of all schedulers? Returns true if another
+ * user's process can't be examined. */
 static bool works_there(pid_t pid, const char *postoffice)
 {
     char path[PATH_MAX];
@@ -96,8 +98,9 @@ static bool works_there(pid_t pid, const char *postoffice)
            stat(path, &ours) == 0 && theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino;
 }
 
-/* Numbers are used again: after a restart of the machine the file may name any process. ZMailer's
- * program has our name, whatever that is on this machine. */
+/* Is this process a scheduler of this POSTOFFICE? Process ids are reused, so after a restart of the
+ * machine the file may name any process. ZMailer's scheduler may be installed under our program's
+ * name. */
 static bool is_scheduler(pid_t pid, const char *postoffice)
 {
     char name[COMM_MAX + 1], own[COMM_MAX + 1];
@@ -129,7 +132,7 @@ bool scheduler_pid_replace(const char *postoffice, struct buf *error)
         if (!is_scheduler(pid, postoffice)) {
             return true;
         }
-        (void)nanosleep(&step, NULL); /* a signal makes it shorter */
+        (void)nanosleep(&step, NULL); /* a signal may end it earlier */
     }
     (void)buf_addf(error, "the scheduler with process id %ld does not end\n",
                    (long)pid); /* sticky */
@@ -144,7 +147,7 @@ int scheduler_pid_write(const char *postoffice)
     if (!path_of(postoffice, "", path) || !path_of(postoffice, ".new", temporary)) {
         return -errno;
     }
-    (void)unlink(temporary); /* of one that a crash interrupted; open tells the rest */
+    (void)unlink(temporary); /* left by a crash; open returns other errors */
     fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0644);
     if (fd < 0) {
         return -errno;
@@ -152,9 +155,9 @@ int scheduler_pid_write(const char *postoffice)
     if (fchmod(fd, 0644) != 0 || dprintf(fd, "%ld\n", (long)getpid()) < 0 ||
         rename(temporary, path) != 0) {
         error = -errno;
-        (void)unlink(temporary); /* of no use */
+        (void)unlink(temporary); /* no longer needed */
     }
-    (void)close(fd); /* a number that is lost is only not found */
+    (void)close(fd); /* if the number is lost, the next scheduler just does not find us */
     return error;
 }
 
@@ -164,6 +167,6 @@ void scheduler_pid_remove(const char *postoffice)
     pid_t pid;
 
     if (read_pid(postoffice, &pid) == 0 && pid == getpid() && path_of(postoffice, "", path)) {
-        (void)unlink(path); /* a stale one is recognised */
+        (void)unlink(path); /* the next scheduler recognizes a stale file */
     }
 }

@@ -1,6 +1,6 @@
 /*
- * POSTOFFICE/.pid.scheduler: who the scheduler is, so that the next one ends it, and that
- * `mailq -s` and start scripts find it.
+ * POSTOFFICE/.pid.scheduler: the process id of the scheduler, with which the next scheduler ends
+ * this one and `mailq -s` and start scripts find it.
  */
 #ifndef ZMAILER_SCHEDULER_PID_H
 #define ZMAILER_SCHEDULER_PID_H
@@ -9,16 +9,16 @@
 
 #include "buf.h"
 
-/* End the scheduler that the file names, ours or ZMailer's: SIGTERM, then up to 5 s for it to go.
- * A number that belongs to no process, or to one that is no scheduler of this POSTOFFICE (by its
- * name and its working directory), is left alone. False when
- * it does not go, or the file can't be read; *error says why. */
+/* Ends the scheduler in the file, ours or ZMailer's, with SIGTERM, and waits up to 5 s for its end.
+ * The process is left alone unless its name and working directory are those of a scheduler of this
+ * POSTOFFICE. Returns false if the process does not end or the file can't be read, with the reason
+ * in *error. */
 bool scheduler_pid_replace(const char *postoffice, struct buf *error);
 
-/* Write the own number. 0 or a negative errno. */
+/* Writes our process id. Returns 0 or negative errno. */
 int scheduler_pid_write(const char *postoffice);
 
-/* Remove the file if it still has the own number. */
+/* Removes the file if it still has our process id. */
 void scheduler_pid_remove(const char *postoffice);
 
 #endif

@@ -10,7 +10,7 @@
 
 #define TEXT_MAX (64u << 10)
 
-/* Appends to `text` and `messages` may fail: sticky there, and seen at the end. */
+/* Appends a setting. Appends to `text` and `messages` are sticky and checked at the end. */
 
 static void add_setting(struct buf *text, const char *name, const char *value)
 {
@@ -45,7 +45,8 @@ static const char *base_name(const char *program)
     return slash == NULL ? program : slash + 1;
 }
 
-/* Names below transport/; absolute ones are taken for those of this POSTOFFICE. */
+/* Appends the names of control files relative to transport/. An absolute path below this POSTOFFICE
+ * is converted. */
 static void add_files(char *const *files, const char *postoffice, struct buf *text)
 {
     struct buf prefix, list;
@@ -94,7 +95,7 @@ static void add_options(const struct scheduler_options *o, const struct conf *va
     }
 }
 
-/* ZMailer's order: -L; in the foreground nothing; else LOGDIR. */
+/* Returns the log file in ZMailer's order: -L; none in the foreground; LOGDIR. */
 static char *find_log(const struct scheduler_options *o, const struct conf *variables)
 {
     if (o->log != NULL) {

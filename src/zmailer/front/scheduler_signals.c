@@ -10,7 +10,7 @@
 #include "log.h"
 #include "mailq_serve.h"
 
-static struct dump *dump; /* being written; NULL: none */
+static struct dump *dump; /* dump that is being written; NULL: none */
 
 static void dump_ended(void *arg)
 {
@@ -19,7 +19,7 @@ static void dump_ended(void *arg)
     dump = NULL;
 }
 
-/* The control process answers as it does a client of mailq, which is this process. */
+/* Starts to write mailq_dump_file. This process is a mailq client of the control process. */
 static void dump_queue(struct parent *p)
 {
     const struct wire_service m = {.name = SLICE(MAILQ_SERVICE), .what = MAILQ_DUMP};
@@ -29,10 +29,10 @@ static void dump_queue(struct parent *p)
         log_warning("mailq_dump_file: not now: it is being written");
         return;
     }
-    /* As for its child processes: a parent without descriptors can't go on. */
+    /* fails as for child processes: a parent without descriptors can't go on */
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
     if (!parent_tell_service(p, &m, fds[1])) {
-        (void)close(fds[0]); /* nothing comes out of it */
+        (void)close(fds[0]); /* no data will arrive */
         log_warning("mailq_dump_file: not now: the daemon is starting or stopping");
         return;
     }

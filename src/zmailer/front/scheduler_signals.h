@@ -1,7 +1,7 @@
 /*
- * What signals do to the scheduler: ZMailer's meanings of them.
+ * Effects of signals on the scheduler, as ZMailer defines them.
  *
- *     SIGQUIT   stop when what runs has ended      SIGALRM   look for work now
+ *     SIGQUIT   stop after the active deliveries   SIGALRM   look for work now
  *     SIGHUP    open the logs again                SIGUSR2   write mailq_dump_file
  *     SIGUSR1   reload the configuration
  */
@@ -10,10 +10,10 @@
 
 #include "parent.h"
 
-/* For parent_plan. */
+/* Value for parent_plan.signals. */
 extern const struct parent_signal scheduler_signals[];
 
-/* parent_plan.ended: a file that was being written is not complete, and is removed. */
+/* Removes an incomplete mailq_dump_file at the end; for parent_plan.ended. */
 void scheduler_signals_end(void);
 
 #endif

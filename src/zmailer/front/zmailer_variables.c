@@ -10,7 +10,7 @@
 
 #define TEXT_MAX (64u << 10)
 
-/* Appends to `text` and `messages` may fail: sticky there, and seen at the end. */
+/* Appends to the buffers here are sticky; failure is checked at the end. */
 
 char *zmailer_absolute(const char *path, const char *suffix)
 {
@@ -19,7 +19,7 @@ char *zmailer_absolute(const char *path, const char *suffix)
 
     buf_init(&b, 3 * PATH_MAX);
     if (path[0] != '/' && getcwd(directory, sizeof directory - 1) != NULL) {
-        (void)strcat(directory, "/"); /* there is room for it */
+        (void)strcat(directory, "/"); /* fits */
     }
     (void)buf_addf(&b, "%s%s%s", directory, path, suffix);
     return buf_take(&b);
@@ -38,7 +38,7 @@ struct conf *zmailer_variables(const char *path, struct buf *messages)
         (void)buf_addf(&text, "zenv_file = %s\n", full);
         mem_free(full);
     }
-    /* What makes it a scheduler.conf, whose spool is where the variables say. */
+    /* makes the text a scheduler.conf, whose spool is at POSTOFFICE */
     (void)buf_add_string(&text, "*/* command=none\n");
     zmailer_open_conf();
     conf = conf_load_text(buf_slice(&text), "command line", "/", NULL, &problems);

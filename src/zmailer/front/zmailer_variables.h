@@ -1,5 +1,5 @@
 /*
- * ZMailer's variables for programs that need no more of a configuration.
+ * ZMailer's variables, for programs that need no other configuration.
  */
 #ifndef ZMAILER_VARIABLES_H
 #define ZMAILER_VARIABLES_H
@@ -7,12 +7,13 @@
 #include "buf.h"
 #include "conf.h"
 
-/* A configuration that says nothing but what ZMailer's variables say, from the file `path`, NULL:
- * the compiled-in one; conf_zenv and conf_postoffice know them. NULL after an error; what is wrong
- * is appended to *messages, a line each. Free with conf_free. */
+/* Loads a configuration with ZMailer's variables only, for conf_zenv and conf_postoffice, from the
+ * file `path` (NULL: the compiled-in one). Returns NULL on error, with one line per fault appended
+ * to *messages. Free with conf_free. */
 struct conf *zmailer_variables(const char *path, struct buf *messages);
 
-/* `path` itself, or below the working directory; `suffix` is added. To be freed. */
+/* Returns `path`, made absolute by the working directory, with `suffix` added. The caller frees
+ * it. */
 char *zmailer_absolute(const char *path, const char *suffix);
 
 #endif

@@ -42,7 +42,7 @@ static bool has_secrets(struct slice text)
     bool has;
 
     buf_init(&problems, 65536);
-    auth = mailq_auth_parse("", text, &problems); /* told of by those who use it */
+    auth = mailq_auth_parse("", text, &problems); /* users of the file report these */
     has = mailq_auth_has_clear(auth);
     mailq_auth_free(auth);
     buf_fini(&problems);
@@ -61,7 +61,7 @@ static int read_open(int fd, const char *path, struct buf *text, struct buf *com
         return S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
     }
     if (others_can_write(&st)) {
-        (void)buf_addf(complaints, /* sticky, as below */
+        (void)buf_addf(complaints, /* sticky: the caller checks `complaints` */
                        "%s: others than root and the daemon's user can write it: no client is "
                        "admitted\n",
                        path);

@@ -14,10 +14,10 @@
 #include "mem.h"
 #include "zmailer_dialect.h"
 
-/* Messages, and recipients of each, in one page of a listing. */
+/* Messages in one page of a listing, and recipients of each. */
 #define PAGE_MESSAGES 200
 #define PAGE_RCPTS    500
-/* Of lines that are written at once. */
+/* Limit in bytes of lines that are passed on at once. */
 #define LINES_MAX ((size_t)256 << 20)
 
 struct mailq_answer {
@@ -25,22 +25,22 @@ struct mailq_answer {
     struct mailq_server *server;
     mailq_answer_progress *progress;
     void *arg;
-    bool busy;      /* something is being answered */
-    uint64_t asked; /* the question under way, or 0 */
+    bool busy;      /* a question is being answered */
+    uint64_t asked; /* id of the outstanding request; 0: none */
     enum mailq_question question;
     enum { PART_VERTICES, PART_THREADS, PART_RINGS, PART_TOTALS } part;
-    char *channel, *host; /* owned; of the question */
-    char *after;          /* owned; the last message of the page before */
-    char *more_of;        /* owned; the message whose other recipients are to come; NULL: none */
-    uint32_t more_after;  /* behind this one */
-    uint32_t row;         /* SHOW THREAD: recipients of that message that were shown */
-    json_t *cursor;       /* owned; of threads; NULL: from the first */
-    const json_t *ring;   /* of `report`: its threads are asked for again */
-    struct mailq_report *report; /* owned, as is: */
+    char *channel, *host; /* owned; channel and host of the question */
+    char *after;          /* owned; last message of the previous page */
+    char *more_of;        /* owned; message whose other recipients are still missing; NULL: none */
+    uint32_t more_after;  /* last recipient of `more_of` that was read */
+    uint32_t row;         /* SHOW THREAD: number of recipients of that message that were shown */
+    json_t *cursor;       /* owned; position in the list of threads; NULL: its start */
+    const json_t *ring;   /* ring of `report` whose threads are requested again; borrowed */
+    struct mailq_report *report; /* owned, as `dump` */
     struct mailq_dump *dump;
     struct mailq_totals totals;
-    size_t changed;     /* messages, by a change */
-    uint64_t under_way; /* recipients that it left alone */
+    size_t changed;     /* number of messages that a change affected */
+    uint64_t under_way; /* recipients that the change left alone */
 };
 
 static void end_answer(struct mailq_answer *a);
@@ -62,13 +62,13 @@ static void sum_up(struct mailq_answer *a, const json_t *status)
     uint64_t completed = submitted > stored ? submitted - stored : 0;
 
     mailq_report_sums(a->report, t);
-    if (conf_postoffice(a->facts->role->conf) != NULL) { /* whose messages are files */
+    if (conf_postoffice(a->facts->role->conf) != NULL) { /* messages of a postoffice are files */
         stored = mailq_json_count(status, "files");
         completed = mailq_json_count(status, "completed");
     }
     t->messages = stored > UINT32_MAX ? UINT32_MAX : (uint32_t)stored;
     t->uptime_s = (clock_wall().us - a->facts->started.us) / US_PER_S;
-    /* What was there at the start came in, too, as in ZMailer. */
+    /* mail that was there at the start counts as received, as in ZMailer */
     t->messages_stored = (int64_t)stored;
     t->messages_out = completed;
     t->messages_in = stored + t->messages_out;
@@ -165,7 +165,8 @@ static void keep(char **text, const char *value)
     *text = copy;
 }
 
-/* Some recipients of a message. False: the others are to be asked for first. */
+/* Appends recipients of a message. Returns false if its other recipients must be requested
+ * first. */
 static bool put_message(struct mailq_answer *a, const json_t *message, const json_t *threads,
                         struct buf *out)
 {
@@ -183,12 +184,12 @@ static bool put_message(struct mailq_answer *a, const json_t *message, const jso
         return true;
     }
     keep(&a->more_of, id);
-    keep(&a->after, id); /* the rest of its page is asked for again, behind it */
+    keep(&a->after, id); /* the rest of its page, after this message, is requested again */
     a->more_after = (uint32_t)json_integer_value(next);
     return false;
 }
 
-/* One page of messages, or of the recipients of one; true when it was the last. */
+/* Appends a page of messages, or of recipients of one message. Returns true for the last page. */
 static bool put_messages(struct mailq_answer *a, const json_t *answer, struct buf *out)
 {
     const json_t *threads = json_object_get(answer, "threads"), *message;
@@ -202,17 +203,17 @@ static bool put_messages(struct mailq_answer *a, const json_t *answer, struct bu
         }
     }
     if (was_one) {
-        return false; /* the list goes on behind it */
+        return false; /* the list continues after this message */
     }
     keep(&a->after, json_string_value(json_object_get(answer, "next")));
     return a->after == NULL;
 }
 
-/* ---- questions to the queue process --------------------------------------------------------- */
+/* ---- requests to the queue process ----------------------------------------------------------- */
 
 static void put_rings(struct mailq_answer *a);
 
-/* Takes what the question needs of an answer; asks on or ends it. */
+/* Takes an answer of the queue process; then requests the next page or ends the answer. */
 static void on_answer(void *arg, unsigned status, const json_t *answer);
 
 static void fail(struct mailq_answer *a)
@@ -221,7 +222,7 @@ static void fail(struct mailq_answer *a)
     end_answer(a);
 }
 
-/* Takes `question`. */
+/* Sends `question` to the queue process and frees it. */
 static void ask(struct mailq_answer *a, json_t *question)
 {
     CHECK(question != NULL);
@@ -238,7 +239,7 @@ static json_t *filter_of_thread(const struct mailq_answer *a)
 
     buf_init(&name, (size_t)2 * MAILQ_LINE_MAX + 2);
     (void)buf_addf(&name, "%s%s%s", a->channel, a->channel[0] == '\0' ? "" : "/",
-                   a->host); /* fits: both come from one line */
+                   a->host); /* fits: both are words of one line */
     filter =
         json_pack("{s:o}", "destination", json_stringn(buf_slice(&name).ptr, buf_slice(&name).len));
     buf_fini(&name);
@@ -257,7 +258,7 @@ static json_t *list_question(const struct mailq_answer *a, json_t *filter)
     return question;
 }
 
-/* Messages, or more recipients of the last one. */
+/* Makes the request for messages, or for more recipients of the last one. */
 static json_t *vertices_question(const struct mailq_answer *a)
 {
     if (a->more_of != NULL) {
@@ -267,7 +268,7 @@ static json_t *vertices_question(const struct mailq_answer *a)
     return list_question(a, a->question == MAILQ_ASK_THREAD ? filter_of_thread(a) : json_object());
 }
 
-/* Names with bytes that are not UTF-8 are those of no thread. */
+/* Adds the names of the thread; a name that is not UTF-8 becomes "", which no thread has. */
 static void name_thread(const struct mailq_answer *a, json_t *question)
 {
     json_t *channel = json_string(a->channel), *host = json_string(a->host);
@@ -296,7 +297,6 @@ static json_t *threads_question(const struct mailq_answer *a)
     return question;
 }
 
-/* The next page. */
 static void ask_next(struct mailq_answer *a)
 {
     switch (a->part) {
@@ -315,7 +315,7 @@ static void ask_next(struct mailq_answer *a)
     }
 }
 
-/* One page of a change. */
+/* Requests one page of a change. */
 static void ask_change(struct mailq_answer *a)
 {
     bool is_reroute = a->question == MAILQ_ASK_REROUTE;
@@ -337,13 +337,13 @@ static void ask_change(struct mailq_answer *a)
     ask(a, question);
 }
 
-/* A thread that is not named in full is none. */
+/* Does the question name a thread, with channel and host? */
 static bool names_thread(const struct mailq_answer *a)
 {
     return a->channel[0] != '\0' && a->host[0] != '\0';
 }
 
-/* As ZMailer's log has it; who asked stands behind. */
+/* Logs a change in ZMailer's format, with the user at the end. */
 static void log_change(const struct mailq_event *event)
 {
     switch (event->question) {
@@ -481,7 +481,7 @@ static void done(struct mailq_answer *a)
     end_answer(a);
 }
 
-/* Write rings until the session has enough to send, or threads of one are to be asked for. */
+/* Writes rings until the session has enough to send, or the threads of one must be requested. */
 static void put_rings(struct mailq_answer *a)
 {
     bool more = true;
@@ -502,7 +502,8 @@ static void put_rings(struct mailq_answer *a)
     }
 }
 
-/* The thread of SHOW THREAD; its names are what its recipients are found by. */
+/* Writes the head of the thread of SHOW THREAD; its recipients are then found by the names in the
+ * answer. */
 static void take_thread(struct mailq_answer *a, const json_t *answer, struct buf *out)
 {
     const json_t *thread = json_array_get(json_object_get(answer, "threads"), 0);
@@ -603,7 +604,7 @@ static void on_answer(void *arg, unsigned status, const json_t *answer)
     a->progress(a->arg);
 }
 
-/* ---- its life ------------------------------------------------------------------------------- */
+/* ---- life of an answer ----------------------------------------------------------------------- */
 
 void mailq_answer_go_on(struct mailq_answer *a)
 {

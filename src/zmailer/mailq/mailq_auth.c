@@ -41,8 +41,8 @@ static bool problem(const struct reader *r, struct slice at, const char *expecte
     return false;
 }
 
-/* Cut the next word off *s; words are separated by blanks, and by commas if `commas`. Empty at the
- * end. */
+/* Cuts the next word off *s; words are separated by blanks, and by commas if `commas`. Returns an
+ * empty slice at the end. */
 static struct slice next_word(struct slice *s, bool commas)
 {
     size_t from = 0, to;
@@ -61,7 +61,8 @@ static struct slice next_word(struct slice *s, bool commas)
     return word;
 }
 
-/* Unknown words are ignored, as ZMailer does; an entry without a known one is of no use. */
+/* Reads the rights. Unknown words are ignored, as in ZMailer; an entry without a known word is
+ * skipped. */
 static bool read_rights(const struct reader *r, struct slice text, unsigned *ret_rights)
 {
     static const struct {
@@ -133,8 +134,8 @@ static bool read_range(const struct reader *r, struct slice word, struct mailq_r
     return true;
 }
 
-/* A list with an item that can't be understood would admit others than was meant, so the entry is
- * of no use then. */
+/* Reads the addresses. A list without an item that can't be parsed would admit others than
+ * intended, so the whole entry is skipped. */
 static bool read_ranges(const struct reader *r, struct slice text, struct mailq_entry *e)
 {
     struct slice rest = text, word;
@@ -235,7 +236,7 @@ void mailq_auth_free(struct mailq_auth *auth)
     mem_free(auth);
 }
 
-/* ---- asking --------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 static bool range_holds(const struct mailq_range *range, const struct mailq_peer *peer)
 {
@@ -248,7 +249,7 @@ static bool range_holds(const struct mailq_range *range, const struct mailq_peer
            (uint8_t)((range->address[whole] ^ peer->address[whole]) >> (8 - part)) == 0;
 }
 
-/* IPv4 in IPv6 is IPv4. */
+/* Converts an IPv4-mapped IPv6 address to IPv4. */
 static struct mailq_peer plain_peer(const struct mailq_peer *peer)
 {
     static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};

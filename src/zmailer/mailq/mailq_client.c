@@ -13,34 +13,34 @@
 #include "printable.h"
 
 enum phase {
-    PHASE_VERSION,   /* the first line of all */
-    PHASE_CHALLENGE, /* version 2: the second */
-    PHASE_LOGIN,     /* the answer to AUTH */
-    PHASE_SCRAM,     /* the server's half of a SCRAM login */
+    PHASE_VERSION,   /* first line */
+    PHASE_CHALLENGE, /* version 2: second line */
+    PHASE_LOGIN,     /* reply to AUTH */
+    PHASE_SCRAM,     /* server's message of a SCRAM login */
     PHASE_SCRAM_END,
     PHASE_STATUS,   /* "+OK until LF.LF" or "-..." */
-    PHASE_LIST,     /* lines up to "." */
+    PHASE_LIST,     /* lines until "." */
     PHASE_VERTICES, /* version 1 */
     PHASE_CHANNELS,
     PHASE_HOSTS,
-    PHASE_PRINT, /* nothing is read: vertices are printed */
+    PHASE_PRINT, /* prints vertices, reads nothing */
     PHASE_REPORT,
     PHASE_OVER,
 };
 
-/* Threads of version 2 that are asked for one by one; vertices of version 1. More than a person
- * reads, and a bound for what a server may make us keep. */
+/* Limits of the threads of version 2 that are requested one by one, and of the vertices of version
+ * 1. Both are more than a person reads, and bound the memory that a server can make us use. */
 #define THREADS_MAX  100000
 #define VERTICES_MAX 1000000
 
-/* A thread to ask for (version 2), or a vertex (version 1). */
+/* A thread to request (version 2), or a vertex (version 1). */
 struct item {
-    char *channel, *host; /* owned; of a vertex NULL until its lists have come */
-    char *path, *words;   /* owned; of a vertex: what is printed of it */
+    char *channel, *host; /* owned; of a vertex NULL until the lists are read */
+    char *path, *words;   /* owned; printed text of a vertex */
     uint64_t key;
-    size_t count;           /* of its recipients */
-    uint64_t *offsets;      /* owned; of as many, or NULL */
-    struct mailq_row facts; /* of a row of version 2; its pointers are not set */
+    size_t count;           /* number of recipients */
+    uint64_t *offsets;      /* owned array of `count`, or NULL */
+    struct mailq_row facts; /* values of a row of version 2; its pointers are not set */
 };
 
 struct mailq_client {
@@ -51,15 +51,16 @@ struct mailq_client {
     struct scram scram;
     struct item *items; /* owned */
     size_t item_count, item_size, next_item;
-    /* Rows of one vertex come one after the other and are printed as one. */
+    /* consecutive rows of one vertex, printed as one */
     struct item row;
+    uint64_t files, file_bytes; /* number and size of the thread's files, for a summary */
     bool head_printed;
-    struct item shown; /* the one that ROW tells of */
+    struct item shown; /* item of the current ROW */
     struct mailq_row told;
     bool row_ready;
 };
 
-/* ---- saying --------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 static void fail(struct mailq_client *c, const char *text)
 {
@@ -79,7 +80,7 @@ void mailq_client_put_plain(struct buf *out, struct slice text)
         while (len < text.len && text.ptr[len] != '\r' && text.ptr[len] != '\t') {
             len++;
         }
-        (void)printable_add(out, slice_of(text.ptr, len), len); /* sticky, as below */
+        (void)printable_add(out, slice_of(text.ptr, len), len); /* sticky: checked by the reader */
         if (len < text.len) {
             (void)buf_add_byte(out, text.ptr[len] == '\r' ? '\n' : '\t');
         }
@@ -138,7 +139,41 @@ static void put_head(struct mailq_client *c, const char *channel, const char *ho
     (void)buf_add_string(&c->text, ":\n");
 }
 
-/* "\tPATH:" or, with several recipients, "\tPATH/COUNT:". */
+static void put_head_once(struct mailq_client *c, const struct item *thread)
+{
+    if (!c->head_printed) {
+        put_head(c, thread->channel, thread->host);
+        c->head_printed = true;
+    }
+}
+
+/* Is the message's file wanted? Adds its size to the summary. */
+static bool look(struct mailq_client *c, const char *path)
+{
+    uint64_t size = 0;
+    bool is_wanted = c->request.look == NULL || c->request.look(c->request.look_arg, path, &size);
+
+    c->file_bytes += is_wanted ? size : 0;
+    return is_wanted;
+}
+
+/* Appends the summary of a thread's files, in ZMailer's words. */
+static void put_summary(struct mailq_client *c)
+{
+    if (c->request.summary > 0 && c->files > 0) {
+        (void)buf_addf(&c->text, "\t  %" PRIu64 " file%s", c->files, c->files > 1 ? "s" : "");
+        if (c->request.summary == 1 && c->file_bytes == 0) {
+            (void)buf_add_string(&c->text, ", no file size info available"); /* sticky */
+        } else if (c->request.summary == 1) {
+            (void)buf_addf(&c->text, ", %" PRIu64 " bytes total, %" PRIu64 " bytes average",
+                           c->file_bytes, c->file_bytes / c->files);
+        }
+        (void)buf_add_byte(&c->text, '\n');
+    }
+    c->files = c->file_bytes = 0;
+}
+
+/* Appends "\tPATH:" or, for several recipients, "\tPATH/COUNT:". */
 static void put_item(struct mailq_client *c, const struct item *item, const char *separator)
 {
     (void)buf_add_byte(&c->text, '\t');
@@ -152,14 +187,14 @@ static void put_item(struct mailq_client *c, const struct item *item, const char
 
 static void add_offset(struct item *item, uint64_t offset)
 {
-    if ((item->count & (item->count - 1)) == 0) { /* a power of two: it is full */
+    if ((item->count & (item->count - 1)) == 0) { /* a power of two: the array is full */
         item->offsets = mem_resize(item->offsets, item->count == 0 ? 1 : 2 * item->count,
                                    sizeof *item->offsets);
     }
     item->offsets[item->count++] = offset;
 }
 
-/* Tell of `item`, which is taken. */
+/* Makes `item` the current ROW and takes its contents. */
 static void show_row(struct mailq_client *c, struct item *item, bool is_short)
 {
     item_fini(&c->shown);
@@ -255,7 +290,7 @@ static void logged_in(struct mailq_client *c)
     c->phase = PHASE_STATUS;
 }
 
-/* A server that can't prove that it knows the secret is another one. */
+/* Ends a SCRAM login. A server that can't prove the secret is not the right one. */
 static void end_scram(struct mailq_client *c, struct slice line)
 {
     struct buf bytes;
@@ -278,13 +313,12 @@ static void end_row(struct mailq_client *c)
 {
     const struct item *thread;
 
-    if (c->row.path != NULL) {
+    if (c->row.path != NULL && look(c, c->row.path)) {
         thread = &c->items[c->next_item - 1];
-        if (!c->head_printed) {
-            put_head(c, thread->channel, thread->host);
-            c->head_printed = true;
-        }
-        if (c->request.verbose) {
+        put_head_once(c, thread);
+        if (c->request.summary > 0) {
+            c->files++;
+        } else if (c->request.verbose) {
             show_row(c, &c->row, true);
         } else {
             put_item(c, &c->row, ":");
@@ -293,11 +327,12 @@ static void end_row(struct mailq_client *c)
     item_fini(&c->row);
 }
 
-/* Ask for the next thread, or end. */
+/* Requests the next thread, or ends. */
 static void next_thread(struct mailq_client *c)
 {
     const struct item *thread;
 
+    put_summary(c);
     if (c->next_item == c->item_count) {
         send_command(c, "QUIT");
         c->phase = PHASE_OVER;
@@ -326,7 +361,7 @@ static void take_thread(struct mailq_client *c, struct slice line)
     }
 }
 
-/* A row's tries and expiry. */
+/* Returns the tries and expiry of a row. */
 static struct mailq_row row_facts(const struct mailq_client *c, const struct slice field[10])
 {
     struct mailq_row facts = {0};
@@ -338,13 +373,13 @@ static struct mailq_row row_facts(const struct mailq_client *c, const struct sli
     return facts;
 }
 
-/* The same with its diagnostic, as a line. */
+/* Returns the facts and the diagnostic as one line. */
 static char *row_words(const struct mailq_row *facts, struct slice diagnostic)
 {
     struct buf words;
 
     buf_init(&words, 2 * MAILQ_ANSWER_LINE_MAX);
-    (void)buf_addf(&words, " (%" PRIu64 " tries", facts->tries); /* all of it fits */
+    (void)buf_addf(&words, " (%" PRIu64 " tries", facts->tries); /* fits */
     if (facts->expires) {
         (void)buf_add_string(&words, ", expires in ");
         mailq_duration(&words, facts->expires_in_s);
@@ -361,7 +396,7 @@ static void take_row(struct mailq_client *c, struct slice line)
     char *words;
 
     if (line.len > 0 && line.ptr[0] == '#') {
-        return; /* about the thread as a whole */
+        return; /* a line about the thread */
     }
     for (size_t i = 0; i < 10; i++) {
         field[i] = i == 9 && rest.ptr != NULL ? rest : slice_cut(&rest, '\t');
@@ -372,7 +407,7 @@ static void take_row(struct mailq_client *c, struct slice line)
     }
     facts = row_facts(c, field);
     words = c->request.verbose ? mem_copy(field[9].ptr, field[9].len) : row_words(&facts, field[9]);
-    (void)slice_number(field[3], UINT64_MAX, &offset); /* else it is of no recipient */
+    (void)slice_number(field[3], UINT64_MAX, &offset); /* 0: not a recipient */
     if (c->row.path == NULL || !slice_equal(slice_string(c->row.path), field[0]) ||
         strcmp(c->row.words, words) != 0) {
         end_row(c);
@@ -421,7 +456,6 @@ static void take_list_line(struct mailq_client *c, struct slice line)
 
 /* ---- version 1 ------------------------------------------------------------------------------ */
 
-/* As many offsets as are said to be there. */
 static void take_offsets(const struct mailq_client *c, struct item *item, struct slice offsets,
                          size_t count)
 {
@@ -435,7 +469,7 @@ static void take_offsets(const struct mailq_client *c, struct item *item, struct
     item->count = c->request.verbose ? item->count : count;
 }
 
-/* "KEY:\tPATH\tCOUNT; OFFSETS\t#STATUS"; other lines continue the status before. */
+/* Reads "KEY:\tPATH\tCOUNT; OFFSETS\t#STATUS"; any other line continues the previous status. */
 static void take_vertex(struct mailq_client *c, struct slice line)
 {
     struct slice rest = line, key = slice_cut(&rest, ':'), path, count, offsets;
@@ -475,7 +509,7 @@ static void take_vertex(struct mailq_client *c, struct slice line)
     }
 }
 
-/* "NAME:\t>1>5": names may hold colons, so it is the three together that separate. */
+/* Reads "NAME:\t>1>5". Names may contain colons, so the separator is all of ":\t>". */
 static void take_index(struct mailq_client *c, struct slice line, bool hosts)
 {
     const char *at = memmem(line.ptr, line.len, ":\t>", 3);
@@ -490,7 +524,7 @@ static void take_index(struct mailq_client *c, struct slice line, bool hosts)
         struct slice key = slice_cut(&rest, '>');
         unsigned long long n;
 
-        /* Keys are those of the items in their order, beginning with 1. */
+        /* items are numbered in their order, from 1 */
         if (slice_number(key, UINT32_MAX, &n) && n >= 1 && n <= c->item_count &&
             c->items[n - 1].key == n) {
             char **name = hosts ? &c->items[n - 1].host : &c->items[n - 1].channel;
@@ -510,7 +544,7 @@ static int by_thread(const void *a, const void *b)
     return order != 0 ? order : x->key < y->key ? -1 : 1;
 }
 
-/* Ready to print them, by thread. */
+/* Sorts the vertices by thread and begins to print them. */
 static void sort_vertices(struct mailq_client *c)
 {
     for (size_t i = 0; i < c->item_count; i++) {
@@ -530,22 +564,28 @@ static bool same_thread(const struct item *a, const struct item *b)
     return strcmp(a->channel, b->channel) == 0 && strcmp(a->host, b->host) == 0;
 }
 
-/* One vertex. */
 static void print_vertex(struct mailq_client *c)
 {
     struct item *item;
 
     if (c->next_item == c->item_count) {
+        put_summary(c);
         c->phase = PHASE_REPORT;
         return;
     }
     item = &c->items[c->next_item];
-    if (wanted(c, item->channel, item->host)) {
-        if (c->next_item == 0 || !same_thread(item, &c->items[c->next_item - 1])) {
-            put_head(c, item->channel, item->host);
+    if (c->next_item == 0 || !same_thread(item, &c->items[c->next_item - 1])) {
+        put_summary(c);
+        c->head_printed = false;
+    }
+    if (wanted(c, item->channel, item->host) && look(c, item->path)) {
+        put_head_once(c, item);
+        if (c->request.summary > 0) {
+            c->files++;
+        } else {
+            put_item(c, item, ":\t");
         }
-        put_item(c, item, ":\t");
-        if (c->request.verbose) {
+        if (c->request.verbose && c->request.summary == 0) {
             struct item row = {.path = mem_string(item->path),
                                .words = mem_string(item->words),
                                .offsets = item->offsets,
@@ -580,7 +620,7 @@ static void take_dump_line(struct mailq_client *c, struct slice line)
     }
 }
 
-/* Behind "End:" comes the report, all of it or the less of it the more is left out. */
+/* Prints a line of the report after "End:" if the view includes it. */
 static void take_report_line(struct mailq_client *c, struct slice line)
 {
     bool thread = slice_starts(line, SLICE(" ")), ring_end = slice_starts(line, SLICE("\t"));
@@ -606,7 +646,7 @@ static void take_report_line(struct mailq_client *c, struct slice line)
     }
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- session --------------------------------------------------------------------------------- */
 
 static void take_line(struct mailq_client *c, struct slice line)
 {
@@ -687,7 +727,7 @@ void mailq_client_free(struct mailq_client *c)
     mem_free(c);
 }
 
-/* The end of a dump of version 1 is the end of the connection. */
+/* Handles the end of the connection, which is also the end of a dump of version 1. */
 static void end_of_input(struct mailq_client *c)
 {
     if (c->phase == PHASE_REPORT) {
@@ -697,7 +737,7 @@ static void end_of_input(struct mailq_client *c)
     }
 }
 
-/* Use one line of `in`. False: there is none yet. */
+/* Reads one line of `in`. Returns false if it is incomplete. */
 static bool read_line(struct mailq_client *c, struct buf *in)
 {
     struct slice waiting = buf_slice(in);
@@ -718,7 +758,7 @@ static bool read_line(struct mailq_client *c, struct buf *in)
     return true;
 }
 
-/* True when there was one; text goes before it. */
+/* Returns the current row as an event, after all text. Returns false if there is none. */
 static bool give_row(struct mailq_client *c, struct mailq_client_event *event)
 {
     if (c->failed || !c->row_ready || buf_len(&c->text) > 0) {
@@ -734,7 +774,7 @@ void mailq_client_next(struct mailq_client *c, struct buf *in, struct mailq_clie
 {
     *ret_event = (struct mailq_client_event){.type = MAILQ_CLIENT_NEED_INPUT};
     if (!c->failed) {
-        buf_clear(&c->text); /* it has been printed */
+        buf_clear(&c->text); /* was printed */
     }
     if (give_row(c, ret_event)) {
         return;

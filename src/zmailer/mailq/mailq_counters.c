@@ -5,7 +5,7 @@
 
 #include "check.h"
 
-/* In their order; an empty name is an empty line. */
+/* Names in ZMailer's order; an empty name is an empty line. */
 /* clang-format off */
 static const char *const names[] = {
     "Time_now", "Block_creation_time", "SYS.Load-Avg-1-min-G", "SYS.Load-Avg-5-min-G", "",
@@ -70,7 +70,7 @@ static const char *const names[] = {
 };
 /* clang-format on */
 
-/* Agents that count alike, and what. */
+/* Agents with the same counters, and these counters. */
 static const char *const agents[] = {"SMCM", "MBOX", "HOLD", "ERRM", "EXPI", "RERT"};
 static const char *const agent_names[] = {
     "TaProcessStarts",  "TaProcCount-G", "TaIdleStates", "TaMessages",

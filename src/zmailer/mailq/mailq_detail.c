@@ -11,18 +11,18 @@
 #include "control_file.h"
 #include "mailq_text.h"
 
-#define READ_MAX       ((size_t)256 << 20) /* bytes of a control file */
+#define READ_MAX       ((size_t)256 << 20) /* largest control file in bytes */
 #define NAME_MAX_BYTES 255
 
 struct detail {
     struct buf bytes;
     struct control_file file;
-    const char *problem; /* why there is none, or NULL */
+    const char *problem; /* reason why the control file is not usable; NULL: none */
     uint64_t control_size, message_size;
     int64_t arrived_s; /* 0: not known */
 };
 
-/* "A/B/11059320": hash directories, then digits and what a name may hold. */
+/* Is it a path like "A/B/11059320": hash directories, then digits and other bytes of a name? */
 static bool is_control_path(struct slice path)
 {
     uint64_t number;
@@ -34,7 +34,7 @@ static bool is_control_path(struct slice path)
            slice_find(path, '/') == path.len;
 }
 
-/* Open a regular file below `postoffice`; -1 with errno. */
+/* Opens a regular file below `postoffice`. Returns -1 with errno on error. */
 static int open_below(const char *postoffice, const char *directory, const char *path,
                       struct stat *st)
 {
@@ -42,7 +42,7 @@ static int open_below(const char *postoffice, const char *directory, const char 
     int fd;
 
     buf_init(&name, 8192);
-    (void)buf_addf(&name, "%s/%s/%s", postoffice, directory, path); /* sticky */
+    (void)buf_addf(&name, "%s/%s/%s", postoffice, directory, path); /* sticky: checked below */
     if (name.failed) {
         buf_fini(&name);
         errno = ENAMETOOLONG;
@@ -116,7 +116,7 @@ static void put_field(struct buf *out, const char *name, struct slice value)
     (void)buf_add_byte(out, '\n');
 }
 
-/* What version 2 tells in numbers. */
+/* Appends the line that is built from the numbers of version 2. */
 static void put_first_line(struct buf *out, const struct detail *d, int64_t now_s,
                            const struct mailq_row *row)
 {
@@ -183,4 +183,24 @@ void mailq_detail_put(struct buf *out, const char *postoffice, int64_t now_s,
         put_diagnostic(out, slice_string(row->diagnostic));
     }
     detail_fini(&d);
+}
+
+bool mailq_detail_look(const char *postoffice, const char *path, uid_t *ret_owner,
+                       uint64_t *ret_size)
+{
+    struct stat st;
+    int fd =
+        is_control_path(slice_string(path)) ? open_below(postoffice, "transport", path, &st) : -1;
+
+    if (fd < 0) {
+        return false;
+    }
+    (void)close(fd); /* only opened */
+    *ret_owner = st.st_uid;
+    fd = open_below(postoffice, "queue", path, &st);
+    *ret_size = fd < 0 ? 0 : (uint64_t)st.st_size;
+    if (fd >= 0) {
+        (void)close(fd); /* only opened */
+    }
+    return true;
 }

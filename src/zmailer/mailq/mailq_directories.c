@@ -19,7 +19,7 @@ static bool is_hash_directory(const char *name)
     return name[0] >= 'A' && name[0] <= 'Z' && name[1] == '\0';
 }
 
-/* Files below the open directory `fd`, which is taken; -1 with errno. */
+/* Counts the files below the open directory `fd` and closes it. Returns -1 with errno on error. */
 static long count_files(int fd, unsigned levels)
 {
     DIR *directory = fd < 0 ? NULL : fdopendir(fd);
@@ -39,7 +39,7 @@ static long count_files(int fd, unsigned levels)
             long below = count_files(openat(fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
                                      levels - 1);
 
-            count += below > 0 ? below : 0; /* a file of that name holds none */
+            count += below > 0 ? below : 0; /* a file with such a name contains none */
         }
     }
     (void)closedir(directory); /* only read */
@@ -52,14 +52,16 @@ static long count_below(const char *postoffice, const char *name)
     long count;
 
     buf_init(&path, 8192);
-    (void)buf_addf(&path, "%s/%s", postoffice, name); /* cut off: there is no such directory */
+    (void)buf_addf(&path, "%s/%s", postoffice, name); /* cut off, it names no directory */
     count = count_files(open(buf_cstr(&path), O_RDONLY | O_DIRECTORY | O_CLOEXEC), HASH_LEVELS_MAX);
     buf_fini(&path);
     return count;
 }
 
-/* Does the process live whose number is in this file? */
-static bool is_running(const char *postoffice, const char *pid_file)
+/* State of the process in a pid file. */
+enum life { LIFE_NEVER, LIFE_ENDED, LIFE_RUNNING };
+
+static enum life life_of(const char *postoffice, const char *pid_file)
 {
     char text[32] = "";
     struct buf path;
@@ -67,48 +69,57 @@ static bool is_running(const char *postoffice, const char *pid_file)
     long pid;
 
     buf_init(&path, 8192);
-    (void)buf_addf(&path, "%s/%s", postoffice, pid_file); /* as above */
+    (void)buf_addf(&path, "%s/%s", postoffice, pid_file); /* cut off, it names no file */
     file = fopen(buf_cstr(&path), "re");
     buf_fini(&path);
     if (file == NULL) {
-        return false;
+        return LIFE_NEVER;
     }
     pid = fgets(text, sizeof text, file) == NULL ? 0 : strtol(text, NULL, 10);
     (void)fclose(file); /* only read */
-    return pid > 1 && pid <= INT32_MAX && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
+    if (pid <= 1 || pid > INT32_MAX) {
+        return LIFE_NEVER;
+    }
+    return kill((pid_t)pid, 0) == 0 || errno == EPERM ? LIFE_RUNNING : LIFE_ENDED;
 }
 
+/* Appends the line of a directory. `states` are the words for a process that never started, has
+ * ended, runs with work, and runs without work. */
 static bool put_line(struct buf *out, const char *postoffice, const char *name, const char *one,
-                     const char *many, long count, bool running)
+                     const char *many, enum life life, const char *const states[4], long *ret_count)
 {
+    long count = *ret_count = count_below(postoffice, name);
+
     if (count < 0) {
         (void)buf_addf(out, "%s/%s/ directory: %s\n", postoffice, name, strerror(errno));
         return false;
     }
-    (void)buf_addf(out, "%ld %s in %s/%s/ directory: %s\n", count, count == 1 ? one : many,
-                   postoffice, name,
-                   count == 0 ? "idle"
-                   : running  ? "working"
-                              : "inactive");
+    (void)buf_addf(out, "%ld %s in %s/%s/ directory: %s", count, count == 1 ? one : many,
+                   postoffice, name, states[life == LIFE_RUNNING && count == 0 ? 3 : (int)life]);
     return true;
 }
 
 bool mailq_directories_put(struct buf *out, const char *postoffice)
 {
-    bool scheduler = is_running(postoffice, ".pid.scheduler");
-    long waiting, queued;
-    bool ok;
+    static const char *const router[] = {"never started", "no daemon", "processing", "idle"};
+    static const char *const scheduler[] = {"never started", "no scheduler daemon", "working",
+                                            "idle"};
+    enum life life = life_of(postoffice, ".pid.scheduler");
+    bool ok, queue_ok;
+    long count;
 
-    ok = put_line(out, postoffice, "router", "entry", "entries", count_below(postoffice, "router"),
-                  is_running(postoffice, ".pid.router"));
-    waiting = count_below(postoffice, "transport");
-    ok = put_line(out, postoffice, "transport", "message", "messages", waiting, scheduler) && ok;
-    queued = count_below(postoffice, "queue");
-    if (queued != waiting) {
-        ok = put_line(out, postoffice, "queue", "message", "messages", queued, scheduler) && ok;
+    ok = put_line(out, postoffice, "router", "entry", "entries", life_of(postoffice, ".pid.router"),
+                  router, &count);
+    (void)buf_add_string(out, ok ? "\n" : ""); /* sticky: the caller checks `out` */
+    count = count_below(postoffice, "deferred");
+    if (count > 0) {
+        (void)buf_addf(out, "%ld message%s deferred\n", count, count == 1 ? "" : "s");
     }
-    if (!scheduler) {
-        (void)buf_add_string(out, "no scheduler is running\n");
+    queue_ok =
+        put_line(out, postoffice, "transport", "message", "messages", life, scheduler, &count);
+    if (queue_ok && life == LIFE_NEVER && count > 0) {
+        (void)buf_addf(out, " \"%s/transport\" polluted", postoffice);
     }
-    return ok;
+    (void)buf_add_string(out, queue_ok ? "\n" : "");
+    return ok && queue_ok;
 }

@@ -11,19 +11,19 @@
 #include "mailq_text.h"
 #include "mem.h"
 
-/* The vertex of the message at hand for one thread. */
+/* The current message's vertex for one thread. */
 struct vertex {
     bool open;
     uint64_t *offsets; /* owned */
     size_t count, size;
-    struct mailq_vertex v; /* of its first recipient; path and diagnostic are not set */
+    struct mailq_vertex v; /* values of its first recipient; path and diagnostic are not set */
     char *diagnostic;      /* owned */
 };
 
 struct dumped_thread {
     UT_hash_handle hh;
-    uint32_t number;            /* from 0, in order of their first vertex */
-    const char *channel, *host; /* in the key */
+    uint32_t number;            /* from 0, in the order of first vertices */
+    const char *channel, *host; /* point into `key` */
     struct vertex vertex;
     size_t key_len;
     char key[]; /* channel, NUL, host, NUL */
@@ -33,9 +33,9 @@ struct mailq_dump {
     struct dumped_thread *threads;
     struct dumped_thread **by_number; /* owned array */
     size_t thread_count;
-    uint32_t *vertices; /* owned: the thread's number, by key - 1 */
+    uint32_t *vertices; /* owned: number of the thread, by key - 1 */
     size_t vertex_count, vertex_size;
-    uint32_t *open; /* owned: threads with vertices of the message at hand */
+    uint32_t *open; /* owned: threads with vertices of the current message */
     size_t open_count, open_size;
 };
 
@@ -69,7 +69,7 @@ void mailq_dump_free(struct mailq_dump *d)
 
 /* ---- vertices ------------------------------------------------------------------------------- */
 
-/* Append to an array of numbers that grows. */
+/* Appends to a growing array of numbers. */
 static void append(uint32_t **array, size_t *count, size_t *size, uint32_t number)
 {
     if (*count == *size) {
@@ -79,7 +79,7 @@ static void append(uint32_t **array, size_t *count, size_t *size, uint32_t numbe
     (*array)[(*count)++] = number;
 }
 
-/* Made when missing. */
+/* Returns the thread, made if it is missing. */
 static struct dumped_thread *need_thread(struct mailq_dump *d, const json_t *thread)
 {
     struct slice channel = mailq_json_text(thread, "transport");
@@ -88,7 +88,7 @@ static struct dumped_thread *need_thread(struct mailq_dump *d, const json_t *thr
     struct buf key;
 
     buf_init(&key, channel.len + host.len + 16);
-    (void)buf_add(&key, channel); /* all of it fits */
+    (void)buf_add(&key, channel); /* fits, as the rest of the key */
     (void)buf_add_byte(&key, '\0');
     (void)buf_add(&key, host);
     (void)buf_add_byte(&key, '\0');
@@ -109,7 +109,7 @@ static struct dumped_thread *need_thread(struct mailq_dump *d, const json_t *thr
     return t;
 }
 
-/* What is said of the vertex as a whole. */
+/* Sets the values of the vertex as a whole. */
 static void begin_vertex(struct vertex *x, const json_t *message, const json_t *rcpt,
                          const json_t *thread)
 {
@@ -204,8 +204,8 @@ static int by_host(const void *a, const void *b)
     return order != 0 ? order : ((*x)->number > (*y)->number) - ((*x)->number < (*y)->number);
 }
 
-/* "NAME:\t>1>5" for each channel, or for each host. The keys are sorted by name in two rounds of
- * counting: the names get ranks, then the keys are dealt out by rank. */
+/* Appends "NAME:\t>1>5" for each channel or host. The keys are sorted by name with a counting sort:
+ * the names get ranks, then the keys are placed by rank. */
 static void put_index(const struct mailq_dump *d, bool hosts, struct buf *out)
 {
     struct dumped_thread **sorted = mem_array(d->thread_count, sizeof(struct dumped_thread *));
@@ -232,7 +232,7 @@ static void put_index(const struct mailq_dump *d, bool hosts, struct buf *out)
         from[i + 1] += from[i];
     }
     for (size_t i = 0; i < d->vertex_count; i++) {
-        keys[from[rank[d->vertices[i]]]++] = (uint32_t)i + 1; /* from[r] is now where r ends */
+        keys[from[rank[d->vertices[i]]]++] = (uint32_t)i + 1; /* from[r] becomes the end of r */
     }
     (void)buf_addf(out, "%s\n", hosts ? "Hosts:" : "Channels:");
     for (size_t i = 0, key = 0; i < count; i++) {

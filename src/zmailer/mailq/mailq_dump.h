@@ -1,10 +1,10 @@
 /*
- * The dump of mailq version 1: every vertex (a message's recipients for one thread), then for each
- * channel and each host the numbers of its vertices.
+ * Dump of mailq version 1: every vertex (one message's recipients for one thread), then the numbers
+ * of the vertices for each channel and each host.
  *
- * Messages come in pages, as "vertices" tells of them; recipients of one message that are too many
- * for a page come in several, one after the other. What is kept of a vertex that was written is the
- * number of its thread, so a dump of a long queue costs little more than its threads.
+ * Messages arrive in pages of the answer to "vertices". A message with too many recipients for one
+ * page arrives in several consecutive pages. The dump keeps no more of a written vertex than the
+ * number of its thread, so the dump of a long queue needs little more memory than its threads.
  */
 #ifndef ZMAILER_MAILQ_DUMP_H
 #define ZMAILER_MAILQ_DUMP_H
@@ -16,21 +16,21 @@
 
 #include "buf.h"
 
-/* Listed; what comes behind is left out. */
+/* Largest number of vertices in a dump; the rest is left out. */
 #define MAILQ_DUMP_VERTICES_MAX 10000000u
 
 struct mailq_dump;
 
 struct mailq_dump *mailq_dump_new(void);
-/* NULL is fine. */
+/* Frees the dump; `d` may be NULL. */
 void mailq_dump_free(struct mailq_dump *d);
 
-/* Some recipients of a message, with the threads of its page. `last`: all of them have come; its
- * vertices are written. */
+/* Adds some recipients of a message, with the threads of its page. `last`: the message is complete,
+ * and its vertices are written. */
 void mailq_dump_message(struct mailq_dump *d, const json_t *message, const json_t *threads,
                         bool last, struct buf *out);
 
-/* The lists of channels and hosts, and the end. */
+/* Appends the lists of channels and hosts, and the end of the dump. */
 void mailq_dump_end(struct mailq_dump *d, struct buf *out);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Reading the queue process's answers for the mailq protocols: what is not there, or of another
- * type, is empty or 0.
+ * Reads members of the queue process's answers for the mailq protocols. A member that is missing or
+ * has another type is read as empty or 0.
  */
 #ifndef ZMAILER_MAILQ_JSON_H
 #define ZMAILER_MAILQ_JSON_H
@@ -12,13 +12,13 @@
 #include "mailq_text.h"
 #include "slice.h"
 
-/* Lasts as long as the object. */
+/* Returns a text, which lives as long as the object. */
 static inline struct slice mailq_json_text(const json_t *object, const char *name)
 {
     return slice_string(json_string_value(json_object_get(object, name)));
 }
 
-/* A count; what does not fit is the most that does. */
+/* Returns a count; a value that is too large becomes the largest count. */
 static inline uint64_t mailq_json_count(const json_t *object, const char *name)
 {
     double value = json_number_value(json_object_get(object, name));
@@ -33,7 +33,7 @@ static inline uint32_t mailq_json_count32(const json_t *object, const char *name
     return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
 }
 
-/* Seconds, of a time or a difference. */
+/* Returns seconds, of a time or a difference. */
 static inline int64_t mailq_json_seconds(const json_t *object, const char *name)
 {
     double value = json_number_value(json_object_get(object, name));
@@ -43,7 +43,7 @@ static inline int64_t mailq_json_seconds(const json_t *object, const char *name)
                           : (int64_t)value;
 }
 
-/* Of a thread: what it waits for. */
+/* Returns the limit that a thread waits for. */
 static inline enum mailq_pending mailq_json_pending(const json_t *thread)
 {
     struct slice word = mailq_json_text(thread, "pending");
@@ -54,7 +54,7 @@ static inline enum mailq_pending mailq_json_pending(const json_t *thread)
                                                 : MAILQ_PENDING_NONE;
 }
 
-/* What names a message: its control file, or its queue id. */
+/* Returns the name of a message: the path of its control file, or its queue id. */
 static inline struct slice mailq_json_path(const json_t *message)
 {
     struct slice path = mailq_json_text(message, "path");
@@ -62,7 +62,7 @@ static inline struct slice mailq_json_path(const json_t *message)
     return path.len > 0 ? path : mailq_json_text(message, "queue_id");
 }
 
-/* The last reply, lines of it separated by CR as in this protocol. */
+/* Returns the last reply, whose lines are separated by CR as in this protocol. */
 static inline struct slice mailq_json_reply(const json_t *rcpt)
 {
     struct slice reply = mailq_json_text(rcpt, "delay_reason");
@@ -70,7 +70,8 @@ static inline struct slice mailq_json_reply(const json_t *rcpt)
     return reply.len > 0 ? reply : mailq_json_text(rcpt, "bounce_reason");
 }
 
-/* The thread of a recipient that waits; NULL: it does not wait, or has no thread yet. */
+/* Returns the thread of a waiting recipient, or NULL if the recipient does not wait or has no
+ * thread yet. */
 static inline const json_t *mailq_json_thread(const json_t *rcpt, const json_t *threads)
 {
     const json_t *its = json_object_get(rcpt, "thread");
@@ -78,7 +79,7 @@ static inline const json_t *mailq_json_thread(const json_t *rcpt, const json_t *
     return its == NULL ? NULL : json_array_get(threads, (size_t)json_integer_value(its));
 }
 
-/* Seconds until the message's recipients of this thread are tried; 0: they are due. */
+/* Returns the seconds until the message's recipients of this thread are tried; 0: they are due. */
 static inline int64_t mailq_json_wait(const json_t *thread, const json_t *message, int64_t now_s)
 {
     int64_t wait = mailq_json_seconds(thread, "wait"), other = 0;

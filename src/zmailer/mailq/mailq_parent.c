@@ -20,11 +20,11 @@ static char *url_of(const struct conf *conf)
         return NULL;
     }
     buf_init(&url, CONF_LINE_MAX + 64);
-    (void)buf_addf(&url, MAILQ_SERVICE ":%s", conf->mailqsock); /* a value has this limit */
+    (void)buf_addf(&url, MAILQ_SERVICE ":%s", conf->mailqsock); /* fits: values have this limit */
     return buf_take(&url);
 }
 
-/* BINDADDR as ZMailer writes addresses: 192.0.2.1, [192.0.2.1], [IPv6.2001:db8::1]. */
+/* Returns BINDADDR without ZMailer's brackets: 192.0.2.1, [192.0.2.1], [IPv6.2001:db8::1]. */
 static struct slice bind_address(const struct conf *conf)
 {
     const char *text = conf_zenv(conf, SLICE("BINDADDR"));
@@ -36,23 +36,24 @@ static struct slice bind_address(const struct conf *conf)
     return slice_skip(s, slice_starts_nocase(s, SLICE("IPv6")) && s.len > 5 ? 5 : 0);
 }
 
-/* Protocol 2 has logins. As mailq_serve has it, but for an auth file that comes or goes just now.
- */
+/* Does the server have logins, as protocol 2? Decides as mailq_serve does, except when the auth
+ * file appears or vanishes in between. */
 static bool has_logins(const struct conf *conf)
 {
     return conf->mailq_protocol == 2 ||
            (conf->authfile[0] != '\0' && access(conf->authfile, R_OK) == 0);
 }
 
-/* TCP:PORT or UNIX:PATH. Protocol 1 shows the queue to all that connect, so a bare port is one of
- * this machine. With logins, ZMailer's users expect it to be one of all addresses. */
+/* Writes the address of TCP:PORT or UNIX:PATH. Protocol 1 shows the queue to every client, so a
+ * port without an address listens on localhost only. With logins on a ZMailer site it listens on
+ * all addresses, as ZMailer's users expect. */
 static enum extension_address address_of(const struct conf *conf, const char *url, struct buf *out)
 {
     static const char tcp[] = MAILQ_SERVICE ":TCP:", local[] = MAILQ_SERVICE ":UNIX:";
     struct slice address;
 
     if (strncmp(url, local, sizeof local - 1) == 0) {
-        (void)buf_add_string(out, url + sizeof local - 1); /* sticky */
+        (void)buf_add_string(out, url + sizeof local - 1); /* sticky: the caller checks `out` */
         return EXTENSION_UNIX;
     }
     if (strncmp(url, tcp, sizeof tcp - 1) != 0) {
@@ -69,8 +70,8 @@ static enum extension_address address_of(const struct conf *conf, const char *ur
     return EXTENSION_TCP;
 }
 
-/* A site of ZMailer's knows the socket like this: its port belongs to root, its scheduler works
- * without it, and all users may ask. */
+/* May the daemon run without this socket? On a ZMailer site it may, as ZMailer's scheduler does:
+ * the port is reserved for root, and all users may connect. */
 static bool is_optional(const struct conf *conf)
 {
     return conf_postoffice(conf) != NULL;
@@ -86,8 +87,9 @@ static void forget(struct buf *secret)
     buf_fini(secret);
 }
 
-/* In ZMailer a file that can't be read means protocol 1, in which all may ask. Where the spool is
- * not ZMailer's users do not count on that, and what was to be closed stays so. */
+/* Adds the authfile to the bundle. In ZMailer an unreadable file means protocol 1, which admits all
+ * clients. Where the spool is not ZMailer's, users do not expect that, so an unreadable file is an
+ * error. */
 static bool add_files(struct bundle *b, struct buf *out)
 {
     const char *path = b->conf->authfile;
@@ -120,10 +122,10 @@ static bool add_files(struct bundle *b, struct buf *out)
     return error == 0 || !is_needed;
 }
 
-/* What is wrong with the file is told when it changes, not for each client. */
+/* Logs the faults of the authfile when they change, not for each client. */
 static void tell_of_authfile(struct slice complaints)
 {
-    static char *told; /* owned: what was complained of last, or NULL */
+    static char *told; /* owned: the complaints that were logged last, or NULL */
     struct slice rest = complaints;
 
     if (told != NULL && slice_equal(slice_string(told), complaints)) {
@@ -138,7 +140,7 @@ static void tell_of_authfile(struct slice complaints)
     }
 }
 
-/* The service has a client; who is admitted may have changed since the start. */
+/* Sends the current authfile to the service, which has a new client or login. */
 static bool heard(const struct conf *conf, const struct wire_service *m, struct channel *control)
 {
     struct wire_service answer = {.name = SLICE(MAILQ_SERVICE), .what = MAILQ_AUTHFILE};

@@ -1,11 +1,11 @@
 /*
- * The mailq protocols in the parent, which has their sockets and reads the authfile: an extension
- * of it (extension.h).
+ * The mailq protocols in the parent: an extension (extension.h) that opens their sockets and reads
+ * the authfile.
  */
 #ifndef ZMAILER_MAILQ_PARENT_H
 #define ZMAILER_MAILQ_PARENT_H
 
-/* Register it, for the daemon and for programs that check a configuration. */
+/* Registers the extension, for the daemon and for programs that check a configuration. */
 void mailq_parent_register(void);
 
 #endif

@@ -6,23 +6,23 @@
 #include "mailq_json.h"
 #include "mem.h"
 
-#define AGENTS_MAX 1000 /* of one thread that are shown */
+#define AGENTS_MAX 1000 /* agents of one thread that are shown */
 
 struct ring_lines {
-    json_t *ring; /* owned; as it was told of last */
+    json_t *ring; /* owned; from the last page with this ring */
     struct mailq_ring totals;
-    struct buf lines; /* of its threads */
-    bool forgotten;   /* they were too many */
-    bool begun;       /* its head is written */
+    struct buf lines; /* lines of its threads */
+    bool forgotten;   /* dropped, because they were too many */
+    bool begun;       /* the head is written */
 };
 
 struct mailq_report {
     enum mailq_report_form form;
     struct ring_lines *rings; /* owned */
     size_t ring_count;
-    size_t gathered; /* bytes */
-    size_t at;       /* the ring to be written next */
-    bool asked;      /* for its threads */
+    size_t gathered; /* bytes of all `lines` */
+    size_t at;       /* index of the ring that is written next */
+    bool asked;      /* the threads of that ring were requested */
     struct mailq_totals sums;
     struct mailq_agent agents[AGENTS_MAX];
 };
@@ -83,7 +83,7 @@ static void read_ring(struct ring_lines *l, json_t *ring)
     }
 }
 
-/* The place of a ring; made when missing. */
+/* Returns the index of a ring, which is added if it is missing. */
 static size_t need_ring(struct mailq_report *r, json_t *ring)
 {
     for (size_t i = 0; i < r->ring_count; i++) {
@@ -99,7 +99,7 @@ static size_t need_ring(struct mailq_report *r, json_t *ring)
     return r->ring_count++;
 }
 
-/* `agents` has AGENTS_MAX places. */
+/* Reads a thread. `agents` has room for AGENTS_MAX. */
 static void read_thread(const json_t *object, struct mailq_agent *agents, struct mailq_thread *t)
 {
     const json_t *agent;
@@ -143,7 +143,7 @@ void mailq_report_head(const json_t *thread, struct buf *out)
     mem_free(agents);
 }
 
-/* ---- gathering ------------------------------------------------------------------------------ */
+/* ---- collecting ------------------------------------------------------------------------------ */
 
 static void put_thread(const struct mailq_report *r, const struct mailq_thread *t, struct buf *out)
 {
@@ -166,7 +166,8 @@ static void count_thread(struct mailq_report *r, struct ring_lines *l, const str
     }
 }
 
-/* Too much is kept: ask for the longest ring again when its turn comes. */
+/* Drops the lines of the longest ring, because too much is kept. They are requested again when that
+ * ring is written. */
 static void forget_longest(struct mailq_report *r)
 {
     struct ring_lines *longest = NULL;
@@ -222,14 +223,14 @@ void mailq_report_page(struct mailq_report *r, const json_t *answer, bool last, 
     }
     if (r->asked && last) {
         r->asked = false;
-        r->rings[r->at].forgotten = false; /* written */
+        r->rings[r->at].forgotten = false; /* is written now */
     }
     mem_free(places);
 }
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-/* Rings are told in the order in which they were met; a report has them as the configuration. */
+/* Orders rings as in the configuration; they were added in the order of their first thread. */
 static int by_clause(const void *a, const void *b)
 {
     const struct ring_lines *x = a, *y = b;
@@ -267,7 +268,7 @@ bool mailq_report_next(struct mailq_report *r, struct buf *out, const json_t **r
         *ret_ask = l->ring;
         return true;
     }
-    (void)buf_add(out, buf_slice(&l->lines)); /* `out` is wide enough */
+    (void)buf_add(out, buf_slice(&l->lines)); /* fits: see the callers */
     if (has_frame) {
         mailq_put_ring_totals(out, &l->totals);
     }

@@ -24,11 +24,11 @@
 #include "service.h"
 #include "stream.h"
 
-/* What is logged of clients that lost their place, or got none, in a minute. */
+/* Log lines per minute about clients that were dropped or refused. */
 #define LIMIT_LINES 3
 
-/* One address can't have all places, those of this machine have some of their own, and when there
- * are too many the slowest goes: what a slow reader gets of a long dump counts as its pace. */
+/* One address can't take all places, and clients of this machine have some reserved. When there are
+ * too many clients, the slowest is dropped; the pace of a client is the rate at which it reads. */
 static const struct admission_limits limits = {
     .places = MAILQ_SESSIONS_MAX,
     .reserve = MAILQ_SESSIONS_MAX / 4,
@@ -54,12 +54,13 @@ struct mailq_session {
     TAILQ_ENTRY(mailq_session) next;
     struct mailq_service *service;
     struct place place;
-    uint64_t held; /* nothing that is counted */
+    uint64_t held; /* memory of the client as admission counts it; always 0 */
     struct stream *stream;
     struct mailq_peer peer;
     struct mailq_auth *auth;     /* owned; NULL: version 1 */
-    struct mailq_server *server; /* NULL: it waits for the authfile, and so does `answer` */
-    uint64_t auth_wanted;        /* number of the authfile that it waits for; 0: it does not */
+    struct mailq_server *server; /* NULL while the session waits for its first authfile, as is
+                                  * `answer` */
+    uint64_t auth_wanted;        /* number of the authfile that it waits for; 0: none */
     struct buf in;
     struct mailq_answer *answer;
 };
@@ -68,10 +69,11 @@ struct mailq_service {
     struct mailq_facts facts;
     struct streams *streams;
     bool is_v2;
-    uint64_t authfiles_asked, authfiles_read; /* so many times */
-    char *problems;                           /* owned: of the authfile, as they were told last */
+    uint64_t authfiles_asked, authfiles_read; /* number of requests, and of replies */
+    char *problems;                           /* owned: problems of the authfile that were logged
+                                               * last */
     struct admission admission;
-    struct log_quota quotas[2]; /* of clients that were refused, and dropped */
+    struct log_quota quotas[2]; /* log lines about refused and dropped clients */
     TAILQ_HEAD(, mailq_listener) listeners;
     TAILQ_HEAD(, mailq_session) sessions;
     unsigned challenge_count;
@@ -109,7 +111,7 @@ static void take_input(struct mailq_session *s)
     }
 }
 
-/* Send what can be sent; a reader that takes it is not slow. */
+/* Sends as much output as the client takes. A client that takes all is not slow. */
 static void send_output(struct mailq_session *s)
 {
     struct buf *out = mailq_server_output(s->server);
@@ -119,7 +121,7 @@ static void send_output(struct mailq_session *s)
     client_pace_add(&s->place.pace, clock_mono(), before - buf_len(out));
 }
 
-/* Send what is left, then close in good order. Frees the session when that is done. */
+/* Sends the remaining output, then closes the connection and frees the session. */
 static void session_close(struct mailq_session *s)
 {
     struct stream *stream = s->stream;
@@ -132,8 +134,8 @@ static void session_close(struct mailq_session *s)
     }
 }
 
-/* Have the authfile read. One that was asked for may have been read already; for a greeting it is
- * new enough, for a login it is not. */
+/* Requests the authfile. A request that is outstanding is recent enough for a greeting, but not for
+ * a login (`anew`). */
 static void want_auth(struct mailq_session *s, bool anew)
 {
     struct mailq_service *service = s->service;
@@ -148,7 +150,7 @@ static void want_auth(struct mailq_session *s, bool anew)
     client_pace_rest(&s->place.pace, clock_mono());
 }
 
-/* Move on as far as it goes. May free the session. */
+/* Advances the session as far as possible. May free the session. */
 static void session_go(struct mailq_session *s)
 {
     struct mailq_event event;
@@ -158,11 +160,11 @@ static void session_go(struct mailq_session *s)
         send_output(s);
         if (buf_len(mailq_server_output(s->server)) > 0) {
             client_pace_wait(&s->place.pace, clock_mono());
-            return; /* STREAM_WRITABLE goes on */
+            return; /* continued by STREAM_WRITABLE */
         }
         if (mailq_answer_waits(s->answer)) {
             client_pace_rest(&s->place.pace, clock_mono());
-            return; /* the answer goes on */
+            return; /* continued by the answer */
         }
         client_pace_wait(&s->place.pace, clock_mono());
         if (mailq_answer_is_busy(s->answer)) {
@@ -189,8 +191,8 @@ static void on_progress(void *arg)
     session_go(arg);
 }
 
-/* A dump of version 1 may be long, and its reader slow: it has so much time for each piece of it. A
- * session of version 2 has it in all. */
+/* Extends the deadline. A dump of version 1 may be long and its reader slow, so each piece has this
+ * time; a session of version 2 has it once. */
 static void grant_time(struct mailq_session *s)
 {
     stream_set_deadline(s->stream, mono_after(clock_mono(), MAILQ_SESSION_S * US_PER_S));
@@ -205,7 +207,7 @@ static void on_stream(void *arg, struct stream *stream, enum stream_event event)
     case STREAM_END:
         s->service->facts.counts.read_ends++;
         if (s->server == NULL) {
-            session_free(s); /* it has gone before it was greeted */
+            session_free(s); /* left before the greeting */
             return;
         }
         take_input(s);
@@ -229,7 +231,7 @@ static void on_stream(void *arg, struct stream *stream, enum stream_event event)
         break;
     case STREAM_FAILED:
     case STREAM_CONNECTED:
-    case STREAM_SECURED: /* these two never */
+    case STREAM_SECURED: /* never happen here */
         session_free(s);
         break;
     }
@@ -252,7 +254,6 @@ static struct mailq_peer peer_of(const struct sockaddr_storage *addr)
     return peer;
 }
 
-/* 24 random letters. */
 static void make_nonce(char nonce[25])
 {
     static const char letters[] =
@@ -266,7 +267,7 @@ static void make_nonce(char nonce[25])
     nonce[24] = '\0';
 }
 
-/* Who is admitted is known: greet the client. `server` is taken. May free the session. */
+/* Greets an admitted client. Takes `server`. May free the session. */
 static void session_begin(struct mailq_session *s, struct mailq_server *server)
 {
     s->server = server;
@@ -320,7 +321,7 @@ static void log_limit(struct mailq_service *service, bool dropped)
     }
 }
 
-/* May another client have a session, perhaps in the place of a slower one? */
+/* May another client have a session? Drops a slower client if necessary. */
 static bool admit(struct mailq_service *service, const struct admission_client *client)
 {
     struct admission_answer answer =
@@ -373,14 +374,14 @@ static void on_accept(evutil_socket_t fd, short what, void *arg)
         (void)close(client); /* nothing was sent */
     } else if (client >= 0) {
         client_begin(l->service, client, &addr);
-    } /* else that client has gone; the others come in the next turns */
+    } /* otherwise the client has left; other clients are accepted in the next turns */
 }
 
 static void listener_free(struct mailq_listener *l)
 {
     TAILQ_REMOVE(&l->service->listeners, l, next);
     event_free(l->event);
-    (void)close(l->fd); /* only listened */
+    (void)close(l->fd); /* a listening socket */
     mem_free(l->url);
     mem_free(l);
 }
@@ -399,7 +400,8 @@ static void service_listen(void *state, struct slice url, int fd)
     TAILQ_INSERT_TAIL(&service->listeners, l, next);
 }
 
-/* Each line that can't be understood is told, unless all were told before. */
+/* Parses the authfile. Logs each line that can't be parsed, unless the same problems were logged
+ * before. */
 static struct mailq_auth *parse_auth(struct mailq_service *service, struct slice text)
 {
     struct mailq_auth *auth;
@@ -422,7 +424,7 @@ static struct mailq_auth *parse_auth(struct mailq_service *service, struct slice
     return auth;
 }
 
-/* Greet the client, or let it log in. Takes `auth`. May free the session. */
+/* Greets the client, or continues its login. Takes `auth`. May free the session. */
 static void take_auth(struct mailq_session *s, struct mailq_auth *auth)
 {
     struct mailq_auth *before = s->auth;
@@ -437,7 +439,7 @@ static void take_auth(struct mailq_session *s, struct mailq_auth *auth)
     session_go(s);
 }
 
-/* The authfile has come, as it is now: for the clients that wait for it. */
+/* Hands the current authfile to the sessions that wait for it. */
 static void service_authfile(struct mailq_service *service, struct slice text)
 {
     struct mailq_session *s, *next;
@@ -452,7 +454,7 @@ static void service_authfile(struct mailq_service *service, struct slice text)
     }
 }
 
-/* Which version is served is decided with the configuration. */
+/* Decides which version is served, when a configuration is loaded. */
 static void load_auth(struct mailq_service *service)
 {
     const char *path = service->facts.role->conf->authfile;
@@ -460,10 +462,10 @@ static void load_auth(struct mailq_service *service)
         path[0] == '\0' ? slice_of(NULL, 0) : role_file(service->facts.role, slice_string(path));
 
     service->is_v2 = text.ptr != NULL || service->facts.role->conf->mailq_protocol == 2;
-    mailq_auth_free(parse_auth(service, text)); /* its problems are told */
+    mailq_auth_free(parse_auth(service, text)); /* logs its problems */
 }
 
-/* What was allowed to them may not be any more. */
+/* Ends all sessions: their users may have lost rights. */
 static void end_sessions(struct mailq_service *service)
 {
     struct mailq_session *s;

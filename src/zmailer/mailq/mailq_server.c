@@ -10,37 +10,37 @@
 enum phase {
     PHASE_LOGIN,  /* no user yet */
     PHASE_AUTH,   /* a login waits for the auth file */
-    PHASE_PROOF,  /* in the middle of a SCRAM login */
-    PHASE_READY,  /* a command is read */
+    PHASE_PROOF,  /* within a SCRAM login */
+    PHASE_READY,  /* reads commands */
     PHASE_ASKED,  /* the owner answers */
-    PHASE_CLOSING /* nothing more is read or asked */
+    PHASE_CLOSING /* only sends the remaining output */
 };
 
 struct mailq_server {
     enum phase phase;
     bool v1;
-    bool asked; /* the question of PHASE_ASKED, or PHASE_AUTH, has been given out */
-    bool begun; /* and its answer was begun */
-    bool ended; /* version 1: the line "End:" has been said */
+    bool asked; /* the event of PHASE_ASKED or PHASE_AUTH was returned */
+    bool begun; /* the first lines of the answer were written */
+    bool ended; /* version 1: the line "End:" was written */
     bool input_ended;
     const struct mailq_auth *auth;
     struct mailq_peer peer;
     struct mailq_counts *counts;
-    struct buf challenge; /* the line that clients hash */
+    struct buf challenge; /* line that clients hash */
     struct buf nonce;
-    struct buf line; /* the command being answered */
+    struct buf line; /* the current command */
     struct buf output;
     struct buf user;
     unsigned rights, failed_logins;
     struct scram scram;
-    const struct mailq_entry *scram_entry; /* whose login that is */
+    const struct mailq_entry *scram_entry; /* entry of the user of that login */
     struct mailq_event question;
 };
 
-/* ---- saying --------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
-/* Output is bounded by its owner's care (mailq_server_is_full) and by one page of an answer; its
- * limit is for the case of an error there. */
+/* Output is bounded by mailq_server_is_full and one page of an answer. This limit stops a faulty
+ * owner. */
 #define OUTPUT_LIMIT ((size_t)64 << 20)
 #define NOT_ALL      "(This is not all: the queue can't be asked any more.)"
 
@@ -50,7 +50,7 @@ static void say(struct mailq_server *s, const char *line)
     (void)buf_add_byte(&s->output, '\n');
 }
 
-/* Bytes of a client's that are sent back: printable ones, and not without end. */
+/* Appends a client's text: at most 200 bytes, with `?` for bytes that are not printable. */
 static void say_back(struct mailq_server *s, struct slice text)
 {
     for (size_t i = 0; i < text.len && i < 200; i++) {
@@ -60,7 +60,8 @@ static void say_back(struct mailq_server *s, struct slice text)
     }
 }
 
-/* Of the rest its first word is said, but for AUTH: ZMailer's answer. */
+/* Refuses a command as ZMailer does: quotes only the first word of the arguments, except for
+ * AUTH. */
 static void refuse(struct mailq_server *s, struct slice verb, struct slice rest)
 {
     if (!slice_equal(verb, SLICE("AUTH"))) {
@@ -118,8 +119,8 @@ static void auth_md5(struct mailq_server *s, struct slice rest)
     }
 }
 
-/* A password in clear serves, too: what would be stored of it is derived on the spot, with a salt
- * for this session. */
+/* Returns the secret for a SCRAM login. A secret is derived from a clear password with a salt of
+ * this session. */
 static void secret_of(const struct mailq_server *s, const struct mailq_entry *entry,
                       struct scram_secret *ret)
 {
@@ -140,7 +141,8 @@ static void say_base64(struct mailq_server *s, const char *before, const struct 
     (void)buf_add_byte(&s->output, '\n');
 }
 
-/* Each login of a session gets a nonce of its own. */
+/* Makes the answer to a client's first SCRAM message, with a fresh nonce for each login of the
+ * session. */
 static bool scram_answer(struct mailq_server *s, const struct mailq_entry *entry,
                          struct slice message, struct buf *ret_answer)
 {
@@ -210,7 +212,7 @@ static void ask(struct mailq_server *s, enum mailq_question question)
     s->begun = false;
 }
 
-/* The next word of *rest; words are separated by one blank or more. */
+/* Cuts the next word off *rest; words are separated by one or more blanks. */
 static struct slice next_word(struct slice *rest)
 {
     struct slice word = {"", 0};
@@ -240,7 +242,7 @@ static bool show(struct mailq_server *s, struct slice rest)
     for (size_t i = 0; i < sizeof shows / sizeof shows[0]; i++) {
         if (slice_equal(rest, slice_string(shows[i].what))) {
             bool may = (s->rights & shows[i].right) != 0 ||
-                       shows[i].question == MAILQ_ASK_COUNTERS; /* for all who are logged in */
+                       shows[i].question == MAILQ_ASK_COUNTERS; /* needs no right */
 
             if (may) {
                 (*shows[i].count)++;
@@ -272,7 +274,7 @@ static void etrn(struct mailq_server *s, struct slice rest)
     ask(s, MAILQ_ASK_ETRN);
 }
 
-/* Answers to KILL are followed by an empty line, which clients expect. */
+/* Handles KILL. Its replies are followed by an empty line, which clients expect. */
 static void kill_something(struct mailq_server *s, struct slice rest)
 {
     struct slice what = next_word(&rest);
@@ -307,7 +309,7 @@ static bool reroute(struct mailq_server *s, struct slice rest)
     return true;
 }
 
-/* A login is tried when it is known who may. */
+/* Begins a login; it goes on when the auth file was read. */
 static void login_command(struct mailq_server *s, struct slice verb)
 {
     if (slice_equal(verb, SLICE("AUTH")) || slice_equal(verb, SLICE("SCRAM-SHA-256"))) {
@@ -350,7 +352,8 @@ static void command(struct mailq_server *s, struct slice line)
     }
 }
 
-/* Take one line off *in into s->line. False: there is none yet, or never will be. */
+/* Moves one line from *in to s->line. Returns false if there is no complete line, or the session
+ * closes. */
 static bool take_line(struct mailq_server *s, struct buf *in)
 {
     struct slice waiting = buf_slice(in);
@@ -597,7 +600,7 @@ void mailq_server_failed(struct mailq_server *s)
         say(s, "-MAILQ2 The queue can't be asked now, try again later");
     } else {
         if (question == MAILQ_ASK_THREAD) {
-            say(s, "#" NOT_ALL); /* a line that clients take for a thread's head */
+            say(s, "#" NOT_ALL); /* a line that clients take for the head of a thread */
         } else if (question != MAILQ_ASK_THREAD_FIELDS) {
             say(s, NOT_ALL);
         }

@@ -11,7 +11,7 @@ static const char *const state_words[] = {
 
 /* ---- pieces --------------------------------------------------------------------------------- */
 
-/* Bytes from outside, made to stay on their line, and in their field when `in_field`. */
+/* Appends text from outside with line feeds and NULs, and tabs if `in_field`, as blanks. */
 static void put_text(struct buf *out, struct slice text, bool in_field)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -29,7 +29,7 @@ void mailq_duration(struct buf *out, int64_t seconds)
     static const struct {
         int64_t seconds;
         char unit;
-        bool always; /* printed though two parts are out already */
+        bool always; /* written even after two parts */
     } parts[] = {{86400, 'd', true}, {3600, 'h', true}, {60, 'm', false}, {1, 's', false}};
     uint64_t left = seconds < 0 ? -(uint64_t)seconds : (uint64_t)seconds;
     unsigned fields = 0;
@@ -68,7 +68,7 @@ static void put_age(struct buf *out, int64_t age_s)
     }
 }
 
-/* One value of each agent, "{a,b,c}". */
+/* A value of each agent, written as "{a,b,c}". */
 enum agent_value { VALUE_PID, VALUE_HUNGRY, VALUE_FED, VALUE_OVERFEED, VALUE_STATE };
 
 static void put_agents(struct buf *out, const struct mailq_thread *t, enum agent_value value)
@@ -100,7 +100,7 @@ static void put_agents(struct buf *out, const struct mailq_thread *t, enum agent
 
 /* ---- threads -------------------------------------------------------------------------------- */
 
-/* What stands behind the counts, each item after `separator`. */
+/* Appends the condition after the counts, each item after `separator`. */
 static void put_condition(struct buf *out, const struct mailq_thread *t, char separator)
 {
     if (t->agent_count > 0) {
@@ -267,7 +267,7 @@ void mailq_put_vertex(struct buf *out, const struct mailq_vertex *v)
     }
     (void)buf_add_string(out, "\t#");
     if (v->diagnostic.len > 0) {
-        put_text(out, v->diagnostic, true); /* "\r" separates its lines, as it came */
+        put_text(out, v->diagnostic, true); /* "\r" separates its lines, as it was received */
         (void)buf_add_byte(out, ' ');
     }
     (void)buf_add_byte(out, '(');

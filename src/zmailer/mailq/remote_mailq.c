@@ -1,11 +1,12 @@
 /*
- * mailq -p: asking a mailq server, ours or a ZMailer's, over its own protocol.
+ * mailq -p: queries a mailq server, ours or ZMailer's, over the mailq protocol.
  */
 #include "door.h"
 
 #include <errno.h>
 #include <netdb.h>
 #include <poll.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,38 +27,44 @@
 #include "zmailer_variables.h"
 #include "zmailer_dialect.h"
 
-#define ANSWER_MS    60000 /* how long a server may be silent */
+#define ANSWER_MS    60000 /* longest silence of a server */
 #define DEFAULT_PORT "174"
 #define INPUT_MAX    ((size_t)2 * MAILQ_ANSWER_LINE_MAX)
 
 struct options {
     const char *port, *host; /* host NULL: not given */
-    const char *zenv;        /* NULL: the usual one */
-    bool directories;
-    struct conf *variables; /* owned; NULL: not needed yet */
+    const char *zenv;        /* NULL: the default file */
+    unsigned directories;    /* number of -s options */
+    int family;              /* -4, -6 */
+    bool own;                /* -i, -u: only control files of `owner` */
+    uid_t owner;
+    struct conf *variables; /* owned; NULL: not loaded yet */
     char *user, *password;  /* owned */
     struct mailq_request request;
 };
 
 static void print_usage(FILE *out)
 {
-    fputs("usage: mailq [-p PORT|/SOCKET] [-Q[Q[Q[Q]]]] [-aitsSv] [-U USER/PASSWORD]\n"
-          "             [-c CHANNEL] [-h HOST] [-Z ZENV] [SERVER]\n"
+    fputs("usage: mailq [-p PORT|/SOCKET] [-Q[Q[Q[Q]]]] [-46adis[s]S[S]tv[v]] [-u USER]\n"
+          "             [-U USER/PASSWORD] [-c CHANNEL] [-h HOST] [-Z ZENV] [SERVER]\n"
           "ask a mailq server of Sluice or ZMailer\n"
           "  -p    its port (174), or its socket\n"
           "  -Q    threads only; more of them: rings, totals, counters\n"
-          "  -s    first the state of POSTOFFICE's directories\n"
+          "  -s    first the state of POSTOFFICE's directories; -ss: nothing else\n"
+          "  -4 -6 by IPv4, IPv6\n"
           "  -v    what the control files say, too\n"
           "  -c -h of this channel and host only\n"
-          "  -S    a summary: rings, as -QQ\n"
+          "  -S    of each channel and host the number and size of files; -SS: the number\n"
           "  -a    log in with SCRAM-SHA-256\n"
-          "  -i -t are ZMailer's, and change nothing\n"
+          "  -i -u mail of your own, or of this user, as -v\n"
+          "  -t    no -v\n"
+          "  -d    is ZMailer's, and changes nothing\n"
           "  -U    instead of nobody/nobody; without a password: that in $MAILQ_PASSWORD\n"
           "  -Z    ZMailer's variables (POSTOFFICE, MAILSERVER) instead of $ZCONFIG's\n",
           out);
 }
 
-/* ZMailer's variables, once they are wanted; NULL after a message. */
+/* Loads ZMailer's variables at the first call. Returns NULL after an error message. */
 static const struct conf *variables_of(struct options *o)
 {
     struct buf messages;
@@ -73,7 +80,7 @@ static const struct conf *variables_of(struct options *o)
     return o->variables;
 }
 
-/* Here is a ZMailer, and no configuration of ours. */
+/* Is a ZMailer installed here, and no configuration of Sluice? */
 static bool is_zmailer_site(void)
 {
     struct options o = {0};
@@ -84,16 +91,16 @@ static bool is_zmailer_site(void)
         return false;
     }
     variables = variables_of(&o);
-    is = variables != NULL && variables->zenv_file[0] != '\0'; /* it was found */
+    is = variables != NULL && variables->zenv_file[0] != '\0'; /* a file was found */
     conf_free(o.variables);
     return is;
 }
 
-/* Is this command line of mailq one for a server, with a -p? */
+/* Is this a command line for a mailq server, as with -p? */
 static bool is_for_server(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
-        if (argv[i][0] == '-' && argv[i][1] != '\0' && strchr("pQsUZ", argv[i][1]) != NULL) {
+        if (argv[i][0] == '-' && argv[i][1] != '\0' && strchr("46dpQsSuUZ", argv[i][1]) != NULL) {
             return true;
         }
     }
@@ -110,14 +117,34 @@ static void set_user(struct options *o, const char *text)
     o->password = mem_string(slash != NULL ? slash + 1 : secret != NULL ? secret : "");
 }
 
-/* False: the command line is wrong, and the usage has been printed. */
+/* Shows only mail of this user, which needs the control files. */
+static void set_owner(struct options *o, uid_t owner)
+{
+    o->own = o->request.verbose = true;
+    o->owner = owner;
+}
+
+/* Finds the user for -u. Returns false after an error message. */
+static bool find_owner(struct options *o, const char *name)
+{
+    const struct passwd *account = getpwnam(name);
+
+    if (account == NULL) {
+        fprintf(stderr, "mailq: unknown user `%s'\n", name);
+        return false;
+    }
+    set_owner(o, account->pw_uid);
+    return true;
+}
+
+/* Reads the command line. Returns false after an error message. */
 static bool read_options(int argc, char **argv, struct options *o)
 {
     unsigned less = 0;
     int option;
 
     set_user(o, "nobody/nobody");
-    while ((option = getopt(argc, argv, "p:QsvSaitU:c:h:Z:")) != -1) {
+    while ((option = getopt(argc, argv, "46dp:QsvSaitu:U:c:h:Z:")) != -1) {
         switch (option) {
         case 'p':
             o->port = optarg;
@@ -126,7 +153,13 @@ static bool read_options(int argc, char **argv, struct options *o)
             less = less < MAILQ_VIEW_COUNTERS ? less + 1 : less;
             break;
         case 's':
-            o->directories = true;
+            o->directories++;
+            break;
+        case '4':
+        case '6':
+            o->family = option == '4' ? AF_INET : AF_INET6;
+            break;
+        case 'd': /* without effect; ZMailer's prints the received lines */
             break;
         case 'v':
             o->request.verbose = true;
@@ -135,13 +168,21 @@ static bool read_options(int argc, char **argv, struct options *o)
             o->zenv = optarg;
             break;
         case 'S':
-            less = less < MAILQ_VIEW_RINGS ? MAILQ_VIEW_RINGS : less;
+            o->request.summary++;
             break;
         case 'a':
             o->request.scram = true;
             break;
-        case 'i': /* ZMailer's program takes them, and its manual page does not say what for */
+        case 'i':
+            set_owner(o, getuid());
+            break;
+        case 'u':
+            if (!find_owner(o, optarg)) {
+                return false;
+            }
+            break;
         case 't':
+            o->request.verbose = false;
             break;
         case 'U':
             set_user(o, optarg);
@@ -188,7 +229,7 @@ static int connect_unix(const char *path)
     return fd;
 }
 
-/* The server that is meant when none is named. */
+/* Returns the default server. */
 static const char *usual_host(struct options *o)
 {
     const struct conf *variables = variables_of(o);
@@ -199,7 +240,7 @@ static const char *usual_host(struct options *o)
 
 static int connect_to(struct options *o)
 {
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    const struct addrinfo hints = {.ai_family = o->family, .ai_socktype = SOCK_STREAM};
     struct addrinfo *list, *a;
     int fd = -1, error;
 
@@ -234,7 +275,7 @@ static int connect_to(struct options *o)
     return fd;
 }
 
-/* False after a message. */
+/* Sends all output. Returns false after an error message. */
 static bool send_all(int fd, struct buf *out)
 {
     while (buf_len(out) > 0) {
@@ -249,7 +290,7 @@ static bool send_all(int fd, struct buf *out)
     return true;
 }
 
-/* More input, or its end; false after a message. */
+/* Receives more input or its end. Returns false after an error message. */
 static bool receive(int fd, struct mailq_client *client, struct buf *in)
 {
     struct pollfd ready = {.fd = fd, .events = POLLIN};
@@ -257,7 +298,7 @@ static bool receive(int fd, struct mailq_client *client, struct buf *in)
     ssize_t n;
     int rc;
 
-    CHECK(room != NULL); /* the client refuses lines that would fill it */
+    CHECK(room != NULL); /* fits: the client refuses longer lines */
     do {
         rc = poll(&ready, 1, ANSWER_MS);
     } while (rc < 0 && errno == EINTR);
@@ -283,7 +324,7 @@ static void print_row(struct options *o, const struct mailq_row *row)
 
     buf_init(&out, (size_t)1 << 30);
     mailq_detail_put(&out, conf_postoffice(o->variables), o->request.now_s, row);
-    (void)fwrite(buf_slice(&out).ptr, 1, buf_len(&out), stdout); /* seen at the end */
+    (void)fwrite(buf_slice(&out).ptr, 1, buf_len(&out), stdout); /* checked at the end */
     buf_fini(&out);
 }
 
@@ -299,7 +340,7 @@ static int talk(int fd, struct options *o, struct mailq_client *client)
         if (!send_all(fd, mailq_client_output(client))) {
             status = EX_PROTOCOL;
         } else if (event.type == MAILQ_CLIENT_TEXT) {
-            (void)fwrite(event.text.ptr, 1, event.text.len, stdout); /* seen at the end */
+            (void)fwrite(event.text.ptr, 1, event.text.len, stdout); /* checked at the end */
         } else if (event.type == MAILQ_CLIENT_ROW) {
             print_row(o, event.row);
         } else if (event.type == MAILQ_CLIENT_DONE) {
@@ -315,7 +356,6 @@ static int talk(int fd, struct options *o, struct mailq_client *client)
     return fflush(stdout) == 0 && !ferror(stdout) ? status : EX_IOERR;
 }
 
-/* Random letters for SCRAM. */
 static void make_nonce(char nonce[33])
 {
     unsigned char bytes[16];
@@ -324,6 +364,17 @@ static void make_nonce(char nonce[33])
     for (size_t i = 0; i < sizeof bytes; i++) {
         (void)snprintf(nonce + 2 * i, 3, "%02x", bytes[i]); /* fits */
     }
+}
+
+/* Filters the messages of a request, as its `look`. */
+static bool look(void *arg, const char *path, uint64_t *ret_size)
+{
+    const struct options *o = arg;
+    uid_t owner;
+
+    return mailq_detail_look(conf_postoffice(o->variables), path, &owner, ret_size)
+               ? !o->own || owner == o->owner
+               : !o->own;
 }
 
 static int ask_server(struct options *o)
@@ -340,38 +391,42 @@ static int ask_server(struct options *o)
     o->request.password = o->password;
     o->request.nonce = nonce;
     o->request.now_s = time(NULL);
+    o->request.look = o->own || o->request.summary > 0 ? look : NULL;
+    o->request.look_arg = o;
     client = mailq_client_new(&o->request);
     status = talk(fd, o, client);
     mailq_client_free(client);
-    (void)close(fd); /* nothing is lost with it */
+    (void)close(fd); /* a close error loses no data */
     return status;
 }
 
-/* What -s wants. */
+/* Prints the counts of -s. */
 static void print_directories(struct options *o)
 {
     struct buf out;
 
     buf_init(&out, 65536);
-    (void)mailq_directories_put(&out, conf_postoffice(o->variables)); /* it says what is wrong */
-    (void)fwrite(buf_slice(&out).ptr, 1, buf_len(&out), stdout);      /* seen at the end */
+    (void)mailq_directories_put(&out, conf_postoffice(o->variables)); /* the text has the error */
+    (void)fwrite(buf_slice(&out).ptr, 1, buf_len(&out), stdout);      /* checked at the end */
     buf_fini(&out);
 }
 
-/* The exit status is of sysexits. */
+/* Runs mailq for a server. Returns an exit status of sysexits. */
 static int ask(int argc, char **argv)
 {
     struct options o = {0};
     int status = EX_USAGE;
 
     if (read_options(argc, argv, &o)) {
-        if ((o.directories || o.request.verbose) && variables_of(&o) == NULL) {
+        bool looks = o.directories > 0 || o.request.verbose || o.request.summary > 0;
+
+        if (looks && variables_of(&o) == NULL) {
             status = EX_CONFIG;
         } else {
-            if (o.directories) {
+            if (o.directories > 0) {
                 print_directories(&o);
             }
-            status = ask_server(&o);
+            status = o.directories > 1 && o.request.summary == 0 ? EX_OK : ask_server(&o);
         }
     }
     if (o.password != NULL) {

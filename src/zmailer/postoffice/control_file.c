@@ -10,23 +10,25 @@
 #include "envelope.h"
 #include "mem.h"
 
-/* Tag and letter stand before a field's value. */
+/* Offset of a field's value, after letter and tag. */
 #define VALUE_AT 2
-#define LOCK_AT  2 /* of a recipient: the columns of the lock, behind the tag */
+#define LOCK_AT  2 /* offset of a recipient's lock columns, after the tag */
 
 struct reader {
     struct slice bytes;
-    size_t at; /* start of the line that is read */
+    size_t at; /* start of the current line */
     struct control_file *file;
     struct control_problem *problem;
-    struct slice error_to;      /* of the last `e` */
-    bool error_to_after_sender; /* it came behind the last `s` */
-    bool block_is_open;         /* the last block of headers has no empty line at its end */
-    bool block_is_odd; /* a block has the line of a sender in it, or stands behind a torn append:
-                          what separated fields has been lost */
+    struct slice error_to;      /* value of the last `e` line */
+    bool error_to_after_sender; /* that line was after the last `s` line */
+    bool block_is_open;         /* the last block of headers does not end with an empty line */
+    bool block_is_odd; /* a block contains the line of a sender, or follows a torn append: a
+                        * separator of fields was lost */
     size_t rcpt_size, group_size, diagnostic_size;
-    struct control_rcpt *last_rcpt; /* whom `N` belongs to; NULL when it has one already */
-    bool behind_router; /* what was read last is a block or was appended: more may be appended */
+    struct control_rcpt *last_rcpt; /* recipient to which an `N` line belongs; NULL if it has one
+                                     * already */
+    bool behind_router; /* the last line was a block or was appended, so appended lines may
+                         * follow */
 };
 
 static bool wrong(struct reader *r, const char *at, const char *expected)
@@ -38,9 +40,9 @@ static bool wrong(struct reader *r, const char *at, const char *expected)
 
 /* ---- words ---------------------------------------------------------------------------------- */
 
-/* The word that *rest begins with, after blanks. It ends at a blank outside quotes and, where
- * `lists` are allowed, outside parentheses. False at the end of the line, for quotes or parentheses
- * that don't close, and for a word that is too long. */
+/* Cuts the next word off *rest, after blanks. A word ends at a blank outside quotes and, where
+ * `lists` are allowed, outside parentheses. Returns false at the end of the line, for quotes or
+ * parentheses that are not closed, and for a word that is too long. */
 static bool next_word(struct slice *rest, bool lists, struct slice *ret_word)
 {
     size_t from = 0, to;
@@ -160,11 +162,11 @@ static bool is_column(char c)
     return c == ' ' || ascii_is_digit(c);
 }
 
-/* ---- who holds a lock ---- */
+/* ---- process of a lock ---- */
 
-/* Six columns, and the first must hold a digit or a blank for ZMailer's programs. A process id of
- * more than six digits (Linux has 22 bits) is a digit, its two upper bits, and five letters of four
- * bits each, from 'a' on. */
+/* Columns of a lock: six, of which ZMailer's programs require that the first is a digit or a blank.
+ * A longer process id (Linux has 22 bits) is written as a digit with its two upper bits, and five
+ * letters from 'a' on with four bits each. */
 #define PID_DECIMAL_MAX 999999
 #define PID_LETTERS_MAX 0x3fffff
 #define LETTER_BITS     4
@@ -206,7 +208,8 @@ static void put_holder(int64_t pid, char ret_columns[CONTROL_COLUMN_PID])
     ret_columns[0] = (char)('0' + pid);
 }
 
-/* Which columns stand before a recipient's address: as the format says, else as the bytes look. */
+/* Reads the columns before a recipient's address: as the format defines or, without one, as the
+ * bytes suggest. */
 static bool read_columns(struct reader *r, struct slice *value, struct control_rcpt *rcpt)
 {
     const struct control_file *f = r->file;
@@ -282,7 +285,7 @@ static bool read_rcpt(struct reader *r, struct slice line, struct slice value)
     return read_address(r, value, &rcpt->address);
 }
 
-/* Offsets may be abandoned ("-1", or nothing). */
+/* Parses an offset, which may be missing ("-1" or nothing). */
 static bool diagnostic_offset(struct slice text, uint64_t *ret)
 {
     int64_t n;
@@ -300,9 +303,9 @@ static bool diagnostic_offset(struct slice text, uint64_t *ret)
     return true;
 }
 
-/* A `d` line that can't be understood is what a crash in the middle of an append leaves, perhaps
- * with the next append behind it. It may cost a report its words, but no recipient, whose tag
- * tells. */
+/* Reads a `d` line. A line that can't be parsed is the result of a crash within an append, perhaps
+ * with the next append after it. The report may then lack a text, but no recipient is lost, because
+ * its tag is separate. */
 static void read_diagnostic(struct reader *r, struct slice line, struct slice value)
 {
     struct control_file *f = r->file;
@@ -326,7 +329,7 @@ static void read_diagnostic(struct reader *r, struct slice line, struct slice va
     f->diagnostics[f->diagnostic_count++] = d;
 }
 
-/* Is it an `s` line? No header is like that. */
+/* Is it an `s` line? No header line looks like one. */
 static bool is_sender(struct slice line)
 {
     struct control_address ignored;
@@ -337,7 +340,8 @@ static bool is_sender(struct slice line)
            read_address(&r, slice_skip(line, VALUE_AT), &ignored);
 }
 
-/* The block of headers behind an `m` (or `M`), up to the first empty line. r->at goes behind it. */
+/* Reads the block of headers after an `m` (or `M`), up to the first empty line, and sets r->at
+ * after it. */
 static void read_block(struct reader *r, bool headers)
 {
     struct control_file *f = r->file;
@@ -368,8 +372,8 @@ static void read_ret(struct control_file *f, struct slice value)
     }
 }
 
-/* These lines stand before those of recipients. One that has more in it than it should has lost its
- * line feed, and what follows is a recipient. */
+/* Is it one word, as in lines before those of recipients? A line with more words has lost its line
+ * feed, and a recipient follows in it. */
 static bool is_one_word(struct slice value)
 {
     return slice_find(slice_trim(value), ' ') == slice_trim(value).len;
@@ -387,7 +391,8 @@ static bool is_dsn(struct slice value)
     return true;
 }
 
-/* Tags other than a blank hide a field, but for those that have tags of their own. */
+/* Reads a field. A tag other than a blank hides the field, except for fields that have tags of
+ * their own. */
 static bool read_field(struct reader *r, struct slice line)
 {
     struct control_file *f = r->file;
@@ -403,8 +408,8 @@ static bool read_field(struct reader *r, struct slice line)
     if (line.ptr[1] != ' ') {
         return true;
     }
-    /* Only recipients have blanks here. A line that was one and has another letter now would be
-     * passed over, and the recipient forgotten. */
+    /* Only recipients have blanks here. A recipient whose letter is damaged would otherwise be
+     * skipped, and lost. */
     if (slice_starts(value, SLICE(" "))) {
         return wrong(r, value.ptr, "a value right behind the blank");
     }
@@ -457,14 +462,13 @@ static bool read_field(struct reader *r, struct slice line)
     }
 }
 
-/* Is it what a program has appended? After a power cut that may be zeros, in part or as a whole; at
- * any other place they would be damage that hides a recipient. */
+/* Was the line appended by a program? After a power cut an appended line may consist of zeros, in
+ * part or whole; elsewhere zeros would be damage that hides a recipient. */
 static bool is_appended(const struct reader *r, struct slice line)
 {
     return line.len > 0 && (line.ptr[0] == 'd' || (line.ptr[0] == '\0' && r->behind_router));
 }
 
-/* One line, or one block. */
 static bool read_line(struct reader *r)
 {
     struct slice rest = slice_skip(r->bytes, r->at);
@@ -504,10 +508,10 @@ static bool read_line(struct reader *r)
     return true;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- whole file ------------------------------------------------------------------------------ */
 
-/* Failures go to the user of the last sender, as ZMailer has it, unless an `e` behind it says
- * otherwise or there is no such user; those of a bounce to no address. */
+/* Chooses the address for failure reports, as ZMailer does: the user of the last sender, unless an
+ * `e` line follows it or the sender has no user. Failures of a bounce are sent to no address. */
 static void decide_error_to(struct reader *r)
 {
     struct control_file *f = r->file;
@@ -556,8 +560,8 @@ static int by_class_and_offset(const void *a, const void *b)
     return (*x)->offset < (*y)->offset ? -1 : 1;
 }
 
-/* Of alternatives one at a time is to be tried: the first of its class that has not failed, and
- * none when one of the class is done. */
+/* Sets `open`. Alternatives of a class are tried one at a time: the first that has not failed, or
+ * none if one of the class is done. */
 static void decide_open(struct control_file *f)
 {
     const struct control_rcpt **alternatives = mem_array(f->rcpt_count + 1, sizeof *alternatives);
@@ -643,7 +647,7 @@ void control_file_fini(struct control_file *f)
 
 const struct control_rcpt *control_file_find(const struct control_file *f, uint64_t offset)
 {
-    size_t low = 0, high = f->rcpt_count; /* they are in order of their offsets */
+    size_t low = 0, high = f->rcpt_count; /* in the order of their offsets */
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -804,7 +808,7 @@ void control_spoolid(uint64_t number, int64_t mtime_s, uint32_t mtime_ns,
 
     CHECK(mtime_ns < 1000000000);
     if (gmtime_r(&seconds, &utc) == NULL || utc.tm_year < -1900) {
-        utc = (struct tm){.tm_mday = 1}; /* a clock that far off tells nothing */
+        utc = (struct tm){.tm_mday = 1}; /* a clock with such an error is useless */
     }
     year = (unsigned)(utc.tm_year + 1900);
     len = snprintf(ret_text, CONTROL_SPOOLID_MAX, "S%" PRIu64 "%c%c%c%c%c%c%c%c", number,

@@ -1,5 +1,5 @@
 /*
- * A message's content as a report returns it, and as it goes back to the router.
+ * Content of a message, for reports and for the router.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -7,11 +7,11 @@
 
 #include "postoffice_engine.h"
 
-/* The original as it would be delivered: the headers of the recipients' group as the router wrote
- * them into the control file, an empty line, and the body from the message file. */
+/* The original as it would be delivered: the headers of the recipients' group from the control
+ * file, an empty line, and the body from the message file. */
 struct original {
     struct slice headers;
-    int fd; /* of the message file */
+    int fd; /* descriptor of the message file */
     uint64_t body_at, body_size;
 };
 
@@ -55,7 +55,7 @@ static int original_to_buf(struct postoffice *po, const struct original *o, stru
     char *room;
     int err;
 
-    (void)buf_add(bytes, o->headers); /* the caller has asked whether there is room for it */
+    (void)buf_add(bytes, o->headers); /* the caller has checked that it fits */
     (void)buf_add_byte(bytes, '\n');
     if (o->body_size == 0) {
         return 0;
@@ -71,7 +71,7 @@ static int original_to_buf(struct postoffice *po, const struct original *o, stru
     return err;
 }
 
-/* What is too large for a buffer goes to a file without a name. */
+/* Copies content that is too large for a buffer to a file without a name. */
 static int original_to_file(struct postoffice *po, const struct original *o, int *ret_fd)
 {
     int fd = po->io->openat(po->public, ".", O_TMPFILE | O_RDWR, 0600), err;

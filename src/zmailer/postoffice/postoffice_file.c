@@ -13,7 +13,7 @@
 #include "mem.h"
 #include "postoffice_engine.h"
 
-/* Views that are kept; the newest stays whatever its size. */
+/* Limits of the cache; the newest view is kept whatever its size. */
 #define CACHE_VIEWS 64
 #define CACHE_BYTES ((size_t)32 << 20)
 
@@ -39,18 +39,19 @@ void post_control_path(const struct post_file *file, uint8_t state, char ret_pat
 
 /* ---- locks ---------------------------------------------------------------------------------- */
 
-/* Nothing, once it has ended, though its parent has not asked: in a container that may never be. */
+/* Is the process alive? A process that has ended is not, even if its parent has not waited for it
+ * yet: in a container the parent may never do so. */
 static bool is_alive(pid_t pid)
 {
     struct pollfd ended = {.events = POLLIN};
     int ready;
 
     ended.fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (ended.fd < 0) { /* a thread of one, or the system has no descriptor to spare */
+    if (ended.fd < 0) { /* a thread of a process, or no free descriptor */
         return errno != ESRCH && (kill(pid, 0) == 0 || errno != ESRCH);
     }
     ready = poll(&ended, 1, 0);
-    (void)close(ended.fd); /* only looked at */
+    (void)close(ended.fd); /* it was only polled */
     return ready == 0;
 }
 
@@ -74,7 +75,7 @@ bool diagnostic_end(const struct control_diagnostic *d, enum spool_rcpt_state *r
     };
     struct slice rest = d->notary, action;
 
-    (void)slice_cut(&rest, '\1'); /* the address */
+    (void)slice_cut(&rest, '\1'); /* skips the address */
     action = rest.ptr != NULL ? slice_cut(&rest, '\1') : SLICE("");
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
         if (slice_equal_nocase(action, slice_string(ends[i].action))) {
@@ -142,8 +143,8 @@ void view_free(struct post_view *view)
     }
 }
 
-/* Bytes of a regular file, however it grows or shrinks while it is read: a part of a last line is
- * what appending looks like. */
+/* Reads the bytes of a regular file, which may grow or shrink meanwhile: an append in progress
+ * looks like an incomplete last line. */
 static int read_bytes(struct postoffice *po, int fd, struct buf *reason, struct post_view *view)
 {
     struct stat st;
@@ -199,7 +200,7 @@ static int parse(struct post_view *view, struct buf *reason)
 int view_read(struct postoffice *po, const char *path, struct buf *ret_reason,
               struct post_view **ret_view)
 {
-    /* O_NONBLOCK: it may be a pipe. */
+    /* O_NONBLOCK, because it may be a pipe */
     int fd = po->io->openat(po->transport, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
     struct post_view *view;
     int err;

@@ -1,5 +1,5 @@
 /*
- * From a control file to the table: what was found, and what has changed behind our back.
+ * Loads control files into the table, and loads them again after changes by other programs.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,10 +14,10 @@
 #include "mem.h"
 #include "postoffice_engine.h"
 
-/* More often a file is not read again before it is forgotten, to be found anew. */
+/* Largest number of resyncs of a file before it is forgotten; a scan then finds it again. */
 #define RESYNCS_MAX 30
 
-/* ---- words ---------------------------------------------------------------------------------- */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 void post_spoolid(const struct post_file *file, char ret_text[CONTROL_SPOOLID_MAX])
 {
@@ -30,7 +30,7 @@ void tell_complete(struct postoffice *po, const struct post_file *file)
     int len =
         snprintf(done, sizeof done, "scheduler done processing %.*s", SLICE_ARGS(post_name(file)));
 
-    verbose_file(po, file, slice_of(done, (size_t)len)); /* names fit */
+    verbose_file(po, file, slice_of(done, (size_t)len)); /* fits */
     post_spoolid(file, spoolid);
     post_tell(po, SPOOL_EVENT_COMPLETE, file->root.id,
               "%s: complete (total %" PRIu32 " recipients, %" PRIu32 " failed)", spoolid,
@@ -57,30 +57,30 @@ bool control_name(struct slice name, uint8_t *ret_state, struct slice *ret_name)
     return true;
 }
 
-/* ---- what is being taken in ------------------------------------------------------------------ */
+/* ---- types ----------------------------------------------------------------------------------- */
 
-/* A file on its way into the table. */
+/* A file that is being loaded. */
 struct arrival {
-    const char *disk_path; /* as found, with its prefix */
+    const char *disk_path; /* path as found, with its prefix */
     char path[POST_PATH_MAX];
     struct slice name;
     uint64_t number;
-    uint8_t state; /* as its name tells */
+    uint8_t state; /* state in its name */
     struct post_view *view;
-    struct stat message; /* the message file */
+    struct stat message; /* status of the message file */
     bool has_message;
-    struct buf reason; /* why it is quarantined */
+    struct buf reason; /* reason of the quarantine */
 };
 
-/* What becomes of a recipient that was read. */
+/* Decision about a recipient of a control file. */
 struct disposition {
     bool kept;
     uint8_t state;
-    char tag;   /* that it ends with */
-    char fixed; /* a tag to be set now, or 0 */
+    char tag;   /* tag of its end */
+    char fixed; /* tag that must be set now, or 0 */
 };
 
-/* Is a class of alternatives done with, or is one of them in turn? */
+/* Is one of a class of alternatives done (`done`), or open? */
 static bool class_has(const struct control_file *c, const struct control_rcpt *r, bool done)
 {
     for (size_t i = 0; i < c->rcpt_count; i++) {
@@ -94,7 +94,7 @@ static bool class_has(const struct control_file *c, const struct control_rcpt *r
     return false;
 }
 
-/* An end that is written in `d` lines, though its writer did not live to set the tag. */
+/* Finds the end of a recipient in `d` lines whose writer did not set the tag, as after a crash. */
 static bool written_end(const struct post_view *view, const struct control_rcpt *r,
                         enum spool_rcpt_state *ret_state)
 {
@@ -137,7 +137,7 @@ static struct disposition disposition_of(const struct post_view *view, const str
         }
         return disposition;
     }
-    (void)view_reports(view, r->offset, &reports); /* the number is what matters */
+    (void)view_reports(view, r->offset, &reports); /* only the number matters */
     disposition.kept = reports > 0 && !(r->alternative && r->tag == '-' &&
                                         (class_has(c, r, true) || class_has(c, r, false)));
     if (!written_end(view, r, &end)) {
@@ -147,7 +147,7 @@ static struct disposition disposition_of(const struct post_view *view, const str
     return disposition;
 }
 
-/* ---- what is wrong with it ------------------------------------------------------------------- */
+/* ---- faults ---------------------------------------------------------------------------------- */
 
 static bool words_fit(const struct control_file *c, struct buf *reason)
 {
@@ -163,7 +163,7 @@ static bool words_fit(const struct control_file *c, struct buf *reason)
     return true;
 }
 
-/* Beyond what is no control file at all: what a router does not write. */
+/* Does the file have only what a router writes? Adds to the parser's checks. */
 static bool is_sound(const struct arrival *a, struct buf *reason)
 {
     const struct control_file *c = &a->view->control;
@@ -186,9 +186,10 @@ static bool is_sound(const struct arrival *a, struct buf *reason)
     return false;
 }
 
-/* ---- quarantined ---------------------------------------------------------------------------- */
+/* ---- quarantine ------------------------------------------------------------------------------ */
 
-/* By its name, so that it is known after a restart. Not over another file. */
+/* Renames a damaged file, so that it is recognized after a restart. Does not replace another
+ * file. */
 static bool rename_aside(struct postoffice *po, const struct arrival *a)
 {
     char to[POST_PATH_MAX];
@@ -229,7 +230,7 @@ static enum load_result load_damaged(struct postoffice *po, const struct arrival
     return LOAD_DONE;
 }
 
-/* ---- the table ------------------------------------------------------------------------------- */
+/* ---- filling the table ----------------------------------------------------------------------- */
 
 uint32_t address_hash(struct slice address)
 {
@@ -242,7 +243,7 @@ uint32_t address_hash(struct slice address)
     return (uint32_t)hash_bytes(lower, len);
 }
 
-/* A recipient among those of its destination. */
+/* A recipient, for sorting by destination. */
 struct placed {
     const struct control_rcpt *r;
     struct slice channel, host;
@@ -318,7 +319,8 @@ static void fill_rcpt(struct post_file *file, struct post_rcpt *to, const struct
     to->domain_hash = address_hash(spool_domain(r->address.user));
 }
 
-/* The destinations of what is kept, in their order; their number into *ret_vertices. */
+/* Sorts the kept recipients by destination. Returns them, with the number of destinations in
+ * *ret_vertices. */
 static struct placed *place_all(const struct post_view *view, uint32_t *ret_count,
                                 uint32_t *ret_vertices)
 {
@@ -376,7 +378,7 @@ static void fill_file(struct post_file *file, const struct arrival *a)
     file->is_verbose = c->verbose.len > 0;
 }
 
-/* Into the table; what is done to the end is removed instead. */
+/* Adds the file to the table, or removes it if it is finished. */
 static enum load_result load_sound(struct postoffice *po, const struct arrival *a)
 {
     const struct control_file *c = &a->view->control;
@@ -406,7 +408,7 @@ static enum load_result load_sound(struct postoffice *po, const struct arrival *
     fill_vertices(po, file, placed);
     mem_free(placed);
     file->root.f = (struct post_fields){.state = SPOOL_INCOMING,
-                                        .due = wall_min(file->listed, po->now),
+                                        .due = wall_min(file->arrived, po->now),
                                         .created = file->arrived,
                                         .warnings = warnings == UINT32_MAX ? 0 : warnings};
     if (reports) {
@@ -420,9 +422,9 @@ static enum load_result load_sound(struct postoffice *po, const struct arrival *
     return LOAD_DONE;
 }
 
-/* ---- before it can be taken in --------------------------------------------------------------- */
+/* ---- before loading -------------------------------------------------------------------------- */
 
-/* A request to try a host, by ZMailer's SMTP server. */
+/* Handles a request to try a host, written by ZMailer's SMTP server. */
 static enum load_result load_etrn(struct postoffice *po, const struct arrival *a)
 {
     struct slice rest = slice_trim(a->view->control.etrn), domain = slice_cut(&rest, ' ');
@@ -432,10 +434,10 @@ static enum load_result load_etrn(struct postoffice *po, const struct arrival *a
     if (err != 0) {
         post_tell(po, SPOOL_EVENT_WARNING, 0, "transport/%s can't be removed: %s", a->disk_path,
                   strerror(-err));
-        return LOAD_FAILED; /* else it would be heard again with every scan */
+        return LOAD_FAILED; /* otherwise each scan would find it again */
     }
     if (domain.len > ADDRESS_MAX) {
-        return LOAD_DONE; /* no name of a host is as long */
+        return LOAD_DONE; /* no host name is as long */
     }
     for (size_t i = 0; i < domain.len; i++) {
         name[i] = ascii_lower(domain.ptr[i]);
@@ -458,8 +460,8 @@ static bool is_locked(struct postoffice *po, const struct arrival *a)
     return false;
 }
 
-/* Tags that tell less than is known: locks of the dead, ends that are only written in `d` lines,
- * alternatives that are not needed any more. *ret_fixed: the file has changed. */
+/* Corrects tags: locks of dead processes, ends that only `d` lines have, and alternatives that are
+ * no longer needed. *ret_fixed: the file has changed. */
 static int fix_tags(struct postoffice *po, const struct arrival *a, bool *ret_fixed)
 {
     for (size_t i = 0; i < a->view->control.rcpt_count && !po->options.keep_files; i++) {
@@ -475,7 +477,7 @@ static int fix_tags(struct postoffice *po, const struct arrival *a, bool *ret_fi
     return 0;
 }
 
-/* The hash directory, made as routers make it. */
+/* Makes the hash directories of a path, as routers do. */
 static int make_hash(struct postoffice *po, int base, const char *path)
 {
     for (size_t len = 1; path[len] == '/'; len += 2) {
@@ -499,7 +501,8 @@ static int move(struct postoffice *po, int base, const char *from, const char *t
     return err != 0 ? err : po->io->renameat(base, from, base, to);
 }
 
-/* From the top level to where it belongs, the control file first. a->path follows it. */
+/* Moves a file from the top level to its hash directory, the control file first. Updates
+ * a->path. */
 static void move_into_hash(struct postoffice *po, struct arrival *a)
 {
     char hash[5], to[POST_PATH_MAX];
@@ -513,16 +516,16 @@ static void move_into_hash(struct postoffice *po, struct arrival *a)
     if (snprintf(to, sizeof to, "%s%s", hash, a->path) >= (int)sizeof to ||
         fstatat(po->transport, to, &st, AT_SYMLINK_NOFOLLOW) == 0 ||
         move(po, po->transport, a->path, to) != 0) {
-        return; /* it is as good where it is */
+        return; /* the file can stay where it is */
     }
     if (move(po, po->queue, a->path, to) != 0) {
         post_tell(po, SPOOL_EVENT_WARNING, 0, "queue/%s can't be moved to queue/%s", a->path, to);
-    } /* looking for the message tries it again */
+    } /* find_message tries again */
     (void)strcpy(a->path, to);
     a->disk_path = a->path;
 }
 
-/* The message file; a move that a crash has cut in half is made whole. */
+/* Finds the message file, and completes a move that a crash interrupted. */
 static int find_message(struct postoffice *po, struct arrival *a)
 {
     const char *slash = strrchr(a->path, '/');
@@ -538,7 +541,8 @@ static int find_message(struct postoffice *po, struct arrival *a)
 
 /* ---- obsoleted mail -------------------------------------------------------------------------- */
 
-/* Is the message the one that another says is obsolete, and was it sent by the same person? */
+/* Is the file the message that the other one obsoletes, and do both have the same sender and
+ * owner? */
 static bool is_obsolete(struct postoffice *po, const struct post_file *file,
                         const struct arrival *by)
 {
@@ -551,8 +555,8 @@ static bool is_obsolete(struct postoffice *po, const struct post_file *file,
            view_of(po, file, false, &view) == 0 && slice_equal(view->control.log_id, c->obsoletes);
 }
 
-/* Every message is looked at, which takes a millisecond for some hundred thousand; mail that makes
- * other mail obsolete is rare. */
+/* Removes messages that the new one obsoletes. It compares all messages, which takes a millisecond
+ * for some hundred thousand; such mail is rare. */
 static void purge_obsolete(struct postoffice *po, const struct arrival *by)
 {
     struct post_file *file, *next;
@@ -575,7 +579,7 @@ static void purge_obsolete(struct postoffice *po, const struct arrival *by)
     }
 }
 
-/* ---- taking in ------------------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 static bool all_done(const struct post_view *view)
 {
@@ -587,7 +591,7 @@ static bool all_done(const struct post_view *view)
     return true;
 }
 
-/* Nothing is left to be done, or reported. */
+/* Removes a file in which all recipients are done and reported. */
 static enum load_result load_complete(struct postoffice *po, const struct arrival *a)
 {
     struct post_file *file = table_file_new(slice_string(a->path), SLICE(""), SLICE(""), 0, 0);
@@ -606,7 +610,7 @@ static enum load_result load_complete(struct postoffice *po, const struct arriva
 
 static enum load_result failed(struct postoffice *po, const struct arrival *a, int err)
 {
-    /* One is told of, the others are counted: often not one of them may be read. */
+    /* only the first failure is reported, because often no file at all can be read */
     if (po->scan.failed++ == 0) {
         post_tell(po, SPOOL_EVENT_WARNING, 0, "transport/%s can't be read: %s", a->disk_path,
                   strerror(-err));
@@ -621,8 +625,8 @@ static int compare_offsets(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* An agent that leaves the `d` line to the scheduler has told of a failure and marked it, and
- * no process lived to write the line: the sender must hear of it all the same. */
+/* Writes the `d` lines of failures that an agent has marked and left to the scheduler, if no
+ * process lived to write them. Without these lines the sender would get no report. */
 static int note_untold(struct postoffice *po, const struct arrival *a, bool *ret_noted)
 {
     const struct control_file *c = &a->view->control;
@@ -665,7 +669,7 @@ static int note_untold(struct postoffice *po, const struct arrival *a, bool *ret
     return err;
 }
 
-/* The file has been read. */
+/* Loads the file after it was read. */
 static enum load_result load_view(struct postoffice *po, struct arrival *a)
 {
     bool fixed = false;
@@ -675,7 +679,7 @@ static enum load_result load_view(struct postoffice *po, struct arrival *a)
         return failed(po, a, err);
     }
     if (a->state == SPOOL_CORRUPT) {
-        (void)is_sound(a, &a->reason); /* the words are what matters */
+        (void)is_sound(a, &a->reason); /* only the reason matters */
         if (buf_len(&a->reason) == 0) {
             (void)buf_add_string(&a->reason, a->has_message ? "quarantined before the last start"
                                                             : "the message file is missing");
@@ -693,7 +697,7 @@ static enum load_result load_view(struct postoffice *po, struct arrival *a)
     if (err != 0) {
         return failed(po, a, err);
     }
-    if (fixed) { /* of alternatives another may be in turn now */
+    if (fixed) { /* another alternative may be open now */
         view_free(a->view);
         a->view = NULL;
         err = view_read(po, a->disk_path, &a->reason, &a->view);
@@ -719,7 +723,7 @@ static enum load_result load_number(struct postoffice *po, struct arrival *a)
 
     if (known != NULL) {
         if (slice_equal(post_name(known), a->name)) {
-            return LOAD_DONE; /* wherever it was found */
+            return LOAD_DONE; /* even if it was found at another place */
         }
         if (!known->same_number_told) {
             known->same_number_told = true;
@@ -733,7 +737,7 @@ static enum load_result load_number(struct postoffice *po, struct arrival *a)
         return LOAD_GONE;
     }
     if (err == -EBADMSG) {
-        (void)find_message(po, a); /* for its size */
+        (void)find_message(po, a); /* reads the message's size */
         return load_damaged(po, a);
     }
     if (err != 0) {
@@ -755,7 +759,7 @@ enum load_result load_file(struct postoffice *po, const char *path)
 
     if (!control_name(slice_skip(whole, hash), &a.state, &a.name) ||
         !control_spool_number(a.name, &a.number)) {
-        return LOAD_GONE; /* not one of ours */
+        return LOAD_GONE; /* not a control file */
     }
     (void)snprintf(a.path, sizeof a.path, "%.*s%.*s", (int)hash, path, SLICE_ARGS(a.name));
     buf_init(&a.reason, SPOOL_DIAGNOSTIC_MAX);
@@ -765,7 +769,7 @@ enum load_result load_file(struct postoffice *po, const char *path)
     return result;
 }
 
-/* ---- again ----------------------------------------------------------------------------------- */
+/* ---- loading again --------------------------------------------------------------------------- */
 
 void forget_file(struct postoffice *po, struct post_file *file)
 {
@@ -784,7 +788,7 @@ void forget_file(struct postoffice *po, struct post_file *file)
     table_forget(&po->table, file);
 }
 
-/* One recipient as the file has it now. */
+/* Updates one recipient from the file's current content. */
 static int compare_rcpt(struct postoffice *po, struct post_file *file, const char *path,
                         const struct post_view *view, uint32_t index)
 {
@@ -816,11 +820,12 @@ static int compare_rcpt(struct postoffice *po, struct post_file *file, const cha
         }
         return 0;
     }
-    /* An agent said how it ended, and did not live to write it down. */
+    /* an agent reported the end and did not live to write it */
     return unlocked ? mark_now(po, path, r, known->tag) : 0;
 }
 
-/* Parts that have lost recipients: holders are told, the empty ones without one go. */
+/* Updates parts that have lost recipients: reports the change to their holders, and removes empty
+ * parts without one. */
 static void after_changes(struct postoffice *po, struct post_file *file)
 {
     struct post_part *p = &file->root, *next;
@@ -857,7 +862,7 @@ static void end_file(struct postoffice *po, struct post_file *file)
     remove_files(po, control, message);
 }
 
-/* The file as it is now, with all ends written down. */
+/* Returns the current view of the file, with all ends written. */
 static int view_again(struct postoffice *po, const struct post_file *file, const char *path,
                       struct post_view **ret_view)
 {

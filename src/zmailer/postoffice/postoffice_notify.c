@@ -1,6 +1,6 @@
 /*
- * Files that a router announces by a datagram, "NEW D/R/90417". One that gets lost is harmless: the
- * scan finds the file.
+ * Files that a router announces with a datagram, "NEW D/R/90417". A lost datagram does no damage:
+ * the scan finds the file.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,36 +15,28 @@
 #define DATAGRAM_MAX 1000
 #define PER_TURN     10
 
-int notify_open(struct postoffice *po, const char *path, struct buf *ret_error)
+void notify_open(struct postoffice *po, const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const char *failed = "socket";
-    int fd, err;
+    int fd = -1, error = ENAMETOOLONG;
 
-    if (strlen(path) >= sizeof address.sun_path) {
-        (void)buf_addf(ret_error, "%s: a socket's path has at most %zu bytes", path,
-                       sizeof address.sun_path - 1);
-        return -ENAMETOOLONG;
-    }
-    (void)strcpy(address.sun_path, path); /* measured */
-    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd >= 0) {
-        failed = "bind";
-        (void)unlink(path); /* of the last start; binding tells what is wrong */
-        if (bind(fd, (struct sockaddr *)&address, sizeof address) == 0) {
-            failed = "chmod";
-            if (chmod(path, 0200) == 0) {
-                po->notify = fd;
-                return 0;
-            }
+    if (strlen(path) < sizeof address.sun_path) {
+        (void)strcpy(address.sun_path, path); /* the length was checked */
+        fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        (void)unlink(path); /* left by the last start; bind() returns other errors */
+        if (fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+            chmod(path, 0200) == 0) {
+            po->notify = fd;
+            return;
         }
+        error = errno;
     }
-    err = -errno;
-    (void)buf_addf(ret_error, "%s: %s: %s", path, failed, strerror(-err));
+    post_tell(po, SPOOL_EVENT_WARNING, 0,
+              "notifysock %s: %s; files are found by reading the directories alone", path,
+              strerror(error));
     if (fd >= 0) {
         (void)close(fd); /* nothing was received */
     }
-    return err;
 }
 
 bool notify_path_ok(struct slice path)
@@ -69,12 +61,12 @@ void notify_poll(struct postoffice *po, struct wall now)
         struct slice text = slice_of(datagram, n > 0 ? (size_t)n : 0);
 
         if (n < 0) {
-            return; /* EAGAIN: no more. Whatever else it is, there is the scan. */
+            return; /* EAGAIN: no more; after any other error the scan finds the files */
         }
         if (text.len <= sizeof datagram && slice_starts(text, word) &&
             notify_path_ok(slice_skip(text, word.len))) {
             text = slice_skip(text, word.len);
-            (void)snprintf(path, sizeof path, "%.*s", SLICE_ARGS(text)); /* the name is bounded */
+            (void)snprintf(path, sizeof path, "%.*s", SLICE_ARGS(text)); /* fits */
             scan_take(po, path, now);
         }
     }

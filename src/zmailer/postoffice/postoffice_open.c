@@ -1,5 +1,5 @@
 /*
- * Opening and closing a postoffice, and what the configuration says about it.
+ * Opens and closes a postoffice, and reads its configuration.
  */
 #include "postoffice.h"
 
@@ -22,8 +22,8 @@
 
 /* ---- opening and closing -------------------------------------------------------------------- */
 
-/* A directory of the postoffice, made if it is missing: a new one is an empty one. The last part of
- * its path may be a link, as transport/ may be on another file system. */
+/* Opens a directory of the postoffice, made if it is missing. The last component of its path may be
+ * a link, as transport/ may be on another file system. */
 static int open_directory(struct postoffice *po, const char *name, mode_t mode, struct buf *error,
                           int *ret_fd)
 {
@@ -108,7 +108,7 @@ void post_close(struct spool *sp)
     table_fini(&po->table);
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (fds[i] >= 0) {
-            (void)close(fds[i]); /* directories, and a socket */
+            (void)close(fds[i]); /* directories and a socket */
         }
     }
     for (size_t i = 0; i < sizeof po->texts_of_options / sizeof po->texts_of_options[0]; i++) {
@@ -142,7 +142,7 @@ int postoffice_open(const char *where, const struct spool_options *options,
         removal_begin(po);
     }
     if (err == 0 && po->options.notify_path != NULL) {
-        err = notify_open(po, po->options.notify_path, ret_error);
+        notify_open(po, po->options.notify_path);
     }
     if (err == 0 && po->options.router_notify != NULL) {
         po->tell_router = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -156,9 +156,9 @@ int postoffice_open(const char *where, const struct spool_options *options,
     return 0;
 }
 
-/* ---- by url --------------------------------------------------------------------------------- */
+/* ---- opening by url -------------------------------------------------------------------------- */
 
-/* NULL when there are none. */
+/* Returns the words as one string, or NULL if there are none. */
 static char *join_words(const struct conf_list *words)
 {
     struct buf b;
@@ -166,7 +166,7 @@ static char *join_words(const struct conf_list *words)
     if (words->count == 0) {
         return NULL;
     }
-    buf_init(&b, CONF_LINE_MAX + 1); /* that of a value, which they come from */
+    buf_init(&b, CONF_LINE_MAX + 1); /* limit of the value that has the words */
     for (size_t i = 0; i < words->count; i++) {
         (void)buf_addf(&b, "%s ", words->items[i]);
     }
@@ -195,7 +195,7 @@ static int open_url(const char *where, enum spool_open_mode mode,
             .scan_us = conf->postoffice_scan_time_us,
             .report_interval_us = conf->global_report_interval_us,
             .hostname = conf->myhostname,
-            /* A pass over some files only is not interested in others. */
+            /* a pass over some files ignores all others */
             .notify_path = conf->notifysock[0] != '\0' && only == NULL ? conf->notifysock : NULL,
             .router_notify = conf_zenv(conf, SLICE("ROUTERNOTIFY")),
             .only = only,

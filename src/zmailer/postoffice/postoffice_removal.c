@@ -1,16 +1,15 @@
 /*
- * The removal that is under way. A control file is removed before its message file, so that none is
- * ever without its message; a process that is killed between the two leaves a message file that
- * nothing leads to. To look for such files would be a guess: one may belong to a control file that
- * a router is about to give its name. So the engine writes down what it is about to remove,
+ * Record of the removal in progress. A control file is removed before its message file, so that no
+ * control file is ever without its message. A process that is killed between both removals leaves a
+ * message file without a control file. A search for such files would have to guess, because a
+ * router may be about to give the control file its name. So the engine records the next removal:
  *
  *     POSTOFFICE/.scheduler.removing        PATH SECONDS.NANOSECONDS, blanks, line feed
  *
- * the path in queue/ and the time of the message file's last change, in one record that each
- * removal overwrites, as there is only one at a time. The next start finishes the last one: when no
- * control file of that name is there, under any name that it may have, and the message file has not
- * been changed since. The record is not synced: a power failure is not what it is for, and debris
- * is all that a lost one leaves; for the same reason its errors are passed over.
+ * PATH is the path in queue/, followed by the time of the message file's last change. Each removal
+ * overwrites the record, as there is only one at a time. The next start completes the last removal
+ * if the message file is unchanged and no control file of its name exists, with any prefix. The
+ * record is not synced and its errors are ignored: if it is lost, only debris remains.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +30,7 @@ void removal_note(struct postoffice *po, const char *message_path)
     struct stat st;
 
     if (fstatat(po->queue, message_path, &st, AT_SYMLINK_NOFOLLOW) != 0) {
-        return; /* it is gone already */
+        return; /* already removed */
     }
     if (po->removing >= 0) {
         int len = snprintf(record, sizeof record, "%s %lld.%09ld", message_path,
@@ -41,12 +40,12 @@ void removal_note(struct postoffice *po, const char *message_path)
             memset(record + len, ' ', (size_t)(RECORD_SIZE - 1 - len));
             record[RECORD_SIZE - 1] = '\n';
             (void)!pwrite(po->removing, record, RECORD_SIZE,
-                          0); /* debris is all that is at stake */
+                          0); /* an error leaves debris at worst */
         }
     }
 }
 
-/* "90417", "A/90417", "A/R/90417": nothing else is touched, whatever the record says. */
+/* Is it "90417", "A/90417" or "A/R/90417"? No other path in the record is used. */
 static bool is_message_path(struct slice path)
 {
     uint64_t number;
@@ -60,8 +59,8 @@ static bool is_message_path(struct slice path)
            slice_find(path, '\0') == path.len && control_spool_number(path, &number);
 }
 
-/* Is there a control file for it, or one to come? A router renames the hidden one last, so that one
- * is looked for first. */
+/* Is there a control file for the message, or will there be one? A router renames the hidden file
+ * last, so that name is checked first. */
 static bool has_control(const struct postoffice *po, struct slice path)
 {
     static const char *const prefixes[] = {".", "", POST_HOLD, POST_DAMAGED};
@@ -121,7 +120,7 @@ static void finish(struct postoffice *po)
 void removal_begin(struct postoffice *po)
 {
     finish(po);
-    /* Now, as the process may make no file here later. */
+    /* made now, because the process can make no file here later */
     po->removing =
         openat(po->root, RECORD, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, 0600);
 }

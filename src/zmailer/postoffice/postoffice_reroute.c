@@ -1,9 +1,9 @@
 /*
- * Recipients who go back to the router, because an operator thinks that it will find another way
- * for them now: a file as submitters hand it in, with the envelope that the router was given once,
- * one for each group of recipients, as groups differ in their headers.
+ * Returns recipients to the router, at an operator's request for new routes. A file as submitters
+ * write it is made for each group of recipients, because groups differ in their headers. It has the
+ * original envelope.
  *
- * Their tags are set when those files are safe (postoffice_engine.h, step 4).
+ * The recipients' tags are set after those files are safe (postoffice_engine.h, step 4).
  */
 #include <errno.h>
 #include <unistd.h>
@@ -12,10 +12,10 @@
 #include "mem.h"
 #include "postoffice_engine.h"
 
-/* Larger messages are copied through a file. */
+/* Largest content that is kept in memory; larger messages are copied through a file. */
 #define CONTENT_MAX ((size_t)1 << 20)
 
-/* A recipient that goes. */
+/* A recipient to be rerouted. */
 struct pick {
     uint32_t index, group;
 };
@@ -32,7 +32,8 @@ static int choose(struct postoffice *po, struct msg_id id, const uint32_t *ns, s
     struct post_view *view;
     int err;
 
-    cache_drop(&po->cache, p->file->number); /* locks come and go too fast for a time of change */
+    cache_drop(&po->cache, p->file->number); /* locks change too fast for the file's time of
+                                              * change */
     err = view_of(po, p->file, true, &view);
     *ret_count = 0;
     for (size_t i = 0; err == 0 && i < count; i++) {
@@ -59,7 +60,7 @@ static struct slice sender_of(const struct control_address *sender)
     return is_null ? SLICE("") : sender->user;
 }
 
-/* The router file of recipients of one group. */
+/* Writes the router file for recipients of one group. */
 static int write_one(struct postoffice *po, const struct post_file *file,
                      const struct post_view *view, const struct pick *picks, size_t count,
                      const struct spool_content *content)
@@ -87,7 +88,7 @@ static int write_one(struct postoffice *po, const struct post_file *file,
     return err;
 }
 
-/* They are done when the router file is safe. */
+/* Marks the recipients as done, once the router file is safe. */
 static void hand_over(struct postoffice *po, struct post_file *file, const struct post_view *view,
                       const struct pick *picks, size_t count)
 {

@@ -1,7 +1,7 @@
 /*
- * Looking for control files: one directory after another is read, what is not known yet is noted,
- * and when all were read, or enough is known, it is taken in, the oldest first. Every call does a
- * bounded piece.
+ * Searches for control files. A scan reads one directory after another and notes the unknown files;
+ * when all are read, or enough files are known, it loads them, the oldest first. Each call does a
+ * bounded piece of the work.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -16,16 +16,16 @@
 #include "mem.h"
 #include "postoffice_engine.h"
 
-/* Of one call; a few milliseconds each. */
+/* Limits of one call; each takes a few milliseconds. */
 #define PIECE_ENTRIES 500
 #define PIECE_FILES   20
 #define PIECE_BYTES   ((uint64_t)1 << 18)
 
-/* A file that a process works on is looked at again after so long. */
+/* Time until a locked file is tried again. */
 #define LOCKED_WAIT_US (32 * US_PER_S)
-/* What a scan had to leave is looked for soon. */
+/* Time until the next scan if the limits ended this one. */
 #define CUT_WAIT_US (100 * US_PER_MS)
-/* With a backlog scans are further apart: a second for so many files, ten at most. */
+/* With a backlog, the time between scans grows: a second per 32 files, at most ten. */
 #define BACKLOG_PER_S 32
 #define BACKLOG_S_MAX 10
 
@@ -45,7 +45,7 @@ static void found_clear(struct post_found *list, size_t from, size_t count)
     }
 }
 
-/* "", "A/" or "A/R/". */
+/* Adds a directory: "", "A/" or "A/R/". */
 static void unread_add(struct post_scan *scan, const char *path)
 {
     CHECK(strlen(path) <= 4);
@@ -66,7 +66,7 @@ void scan_fini(struct post_scan *scan)
     mem_free(scan->unread);
 }
 
-/* ---- taking in ------------------------------------------------------------------------------ */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 static bool waits_locked(const struct post_scan *scan, const char *path)
 {
@@ -94,7 +94,7 @@ static void try_locked(struct postoffice *po, struct wall now)
     size_t kept = 0, count = scan->locked_count;
     struct post_found *list = scan->locked;
 
-    /* Those still locked are added to a list of their own. */
+    /* load results that are still locked go to a new list */
     scan->locked = NULL;
     scan->locked_count = scan->locked_size = 0;
     for (size_t i = 0; i < count; i++) {
@@ -130,8 +130,8 @@ static bool is_hash(const char *name)
     return name[0] >= 'A' && name[0] <= 'Z' && name[1] == '\0';
 }
 
-/* Has a held or damaged file been given another name, one that tells another state? Names that
- * we have changed ourselves since the directory was opened are not there any more. */
+/* Has another program renamed a held or damaged file, so that its name has another state? Names
+ * that we changed since the directory was opened no longer exist. */
 static bool was_renamed(struct postoffice *po, const struct post_file *known, uint8_t state,
                         const char *found)
 {
@@ -155,7 +155,7 @@ static void see_entry(struct postoffice *po, const char *name)
     struct post_file *known;
 
     if (is_hash(name) && strlen(scan->at) <= 2) {
-        (void)snprintf(path, sizeof path, "%s%s/", scan->at, name); /* four bytes at most */
+        (void)snprintf(path, sizeof path, "%s%s/", scan->at, name); /* at most four bytes */
         unread_add(scan, path);
         return;
     }
@@ -174,13 +174,13 @@ static void see_entry(struct postoffice *po, const char *name)
         forget_file(po, known);
     }
     if (fstatat(po->transport, path, &st, AT_SYMLINK_NOFOLLOW) != 0) {
-        return; /* gone meanwhile */
+        return; /* removed meanwhile */
     }
     found_add(&scan->found, &scan->found_count, &scan->found_size, path,
               st.st_ctim.tv_sec * US_PER_S + st.st_ctim.tv_nsec / 1000);
 }
 
-/* The next directory; false when there is none. */
+/* Opens the next directory. Returns false if there is none. */
 static bool open_next(struct postoffice *po)
 {
     struct post_scan *scan = &po->scan;
@@ -189,10 +189,10 @@ static bool open_next(struct postoffice *po)
         char name[sizeof scan->at] = ".";
         int fd;
 
-        (void)strcpy(scan->at, scan->unread[--scan->unread_count]); /* unread_add measured it */
+        (void)strcpy(scan->at, scan->unread[--scan->unread_count]); /* fits: unread_add */
         if (scan->at[0] != '\0') {
             (void)strcpy(name, scan->at);
-            name[strlen(name) - 1] = '\0'; /* behind a slash a link would be followed */
+            name[strlen(name) - 1] = '\0'; /* with a slash at the end a link would be followed */
         }
         fd = openat(po->transport, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         scan->dir = fd < 0 ? NULL : fdopendir(fd);
@@ -217,7 +217,7 @@ static int by_age(const void *a, const void *b)
     return strcmp(x->path, y->path);
 }
 
-/* All directories were read, or as much as a scan may. */
+/* Ends the reading of directories, because all were read or the limits are reached (`cut`). */
 static void end_reading(struct post_scan *scan, bool cut)
 {
     if (scan->dir != NULL) {
@@ -260,7 +260,7 @@ static void read_entries(struct postoffice *po, struct wall now)
     }
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- scanning -------------------------------------------------------------------------------- */
 
 static void take_found(struct postoffice *po, struct wall now)
 {
@@ -283,7 +283,7 @@ static void take_found(struct postoffice *po, struct wall now)
     }
 }
 
-/* The files that are named, all at once, and no others ever. */
+/* Loads the named files, all at once, and never any others. */
 static void take_named(struct postoffice *po, struct wall now)
 {
     struct slice rest = slice_string(po->options.only);
@@ -335,7 +335,7 @@ static void forget_vanished(struct postoffice *po)
         }
     }
     if (po->vanished_count > 0 && po->options.only == NULL) {
-        po->scan.next_us = 0; /* one that was released is found anew */
+        po->scan.next_us = 0; /* finds a released file again */
     }
     po->vanished_count = 0;
 }

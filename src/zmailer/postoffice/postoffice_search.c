@@ -1,6 +1,6 @@
 /*
- * Questions about many messages. What is known in memory answers them; only a match by hash of a
- * recipient's address is looked up in the file.
+ * Queries about many messages, answered from memory. Only a recipient whose address hash matches is
+ * checked in its file.
  */
 #include <stdlib.h>
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "mem.h"
 #include "postoffice_engine.h"
 
-/* ---- does a message match? ------------------------------------------------------------------ */
+/* ---- matching -------------------------------------------------------------------------------- */
 
 static bool address_matches(struct slice address, struct slice wanted)
 {
@@ -19,8 +19,8 @@ static bool address_matches(struct slice address, struct slice wanted)
                                 : slice_equal_nocase(address, wanted);
 }
 
-/* A recipient of the message, still there in some state, that has the address: by its hash, then by
- * its line. */
+/* Does the message have a recipient with this address, in any state? Compares the hash, then the
+ * recipient's line. */
 static bool has_rcpt(struct postoffice *po, const struct post_part *p, struct slice wanted)
 {
     bool domain = wanted.ptr[0] == '@';
@@ -42,7 +42,7 @@ static bool has_rcpt(struct postoffice *po, const struct post_part *p, struct sl
     return false;
 }
 
-/* "transport/nexthop", "nexthop", or a recipient's domain. */
+/* Is a recipient's destination "transport/nexthop" or "nexthop", or its domain, the wanted one? */
 static bool has_destination(const struct post_part *p, struct slice wanted)
 {
     uint32_t hash = address_hash(wanted);
@@ -100,9 +100,9 @@ static bool matches(struct postoffice *po, const struct post_part *p, const stru
            (f->rcpt.len == 0 || has_rcpt(po, p, f->rcpt));
 }
 
-/* ---- which are to be looked at -------------------------------------------------------------- */
+/* ---- candidates ------------------------------------------------------------------------------ */
 
-/* What is looked at, in any order. */
+/* Messages that a filter must examine, in any order. */
 struct candidates {
     struct post_part **parts; /* owned */
     size_t count, size;
@@ -125,8 +125,8 @@ static void add_file(struct candidates *c, struct post_file *file)
     }
 }
 
-/* The messages with pending recipients for a destination that is given in full. Those of them that
- * are not for it don't match. */
+/* Adds the messages with pending recipients for a destination with transport. Those that do not
+ * match are filtered later. Returns false if there is no such destination. */
 static bool add_dest(struct postoffice *po, struct candidates *c, struct slice destination)
 {
     size_t slash = slice_find(destination, '/');
@@ -143,7 +143,7 @@ static bool add_dest(struct postoffice *po, struct candidates *c, struct slice d
     dest = table_dest_find(&po->table, slice_of(key, slash),
                            slice_of(key + slash + 1, destination.len - slash - 1));
     if (dest == NULL) {
-        return false; /* a host's name may have a slash, too */
+        return false; /* the slash may be part of a host's name */
     }
     LIST_FOREACH(v, &dest->waiting, by_dest)
     {
@@ -152,7 +152,7 @@ static bool add_dest(struct postoffice *po, struct candidates *c, struct slice d
     return true;
 }
 
-/* False when all are to be looked at. */
+/* Selects candidates. Returns false if all messages must be examined. */
 static bool select_few(struct postoffice *po, const struct spool_filter *f, struct candidates *c)
 {
     struct slice name = f->name;
@@ -180,9 +180,10 @@ static int by_id(const void *a, const void *b)
     return ((*x)->id > (*y)->id) - ((*x)->id < (*y)->id);
 }
 
-/* ---- the engine's answers ------------------------------------------------------------------- */
+/* ---- calls of the engine --------------------------------------------------------------------- */
 
-/* Up to `max` matches in order of id; their number. `ret_ids` NULL: they are only counted. */
+/* Finds up to `max` matches in the order of ids. Returns their number; with `ret_ids` NULL they are
+ * only counted. */
 static size_t search(struct postoffice *po, const struct spool_filter *f, size_t max,
                      struct msg_id *ret_ids)
 {
@@ -233,7 +234,7 @@ int search_count(struct spool *sp, const struct spool_filter *f, uint64_t *ret_c
     return 0;
 }
 
-/* Does `a` come before `b` in the list of destinations? */
+/* Is `a` before `b` in the list of destinations? */
 static bool busier(const struct post_dest *a, const struct spool_destination *b)
 {
     int order;
@@ -310,7 +311,7 @@ static int by_nexthop(const struct spool_destination *a, const struct spool_dest
     return order != 0 ? order : slice_compare(a->transport, b->transport);
 }
 
-/* A page costs a look at all destinations. */
+/* Returns a page; each page examines all destinations. */
 int search_destinations_from(struct spool *sp, const struct spool_destination *from, size_t max,
                              struct spool_destination *ret, size_t *ret_count)
 {

@@ -1,6 +1,6 @@
 /*
- * The postoffice engine: its calls, and what they change in the table. What a batch does to the
- * files is gathered (postoffice_work.c) and done at its commit.
+ * Calls of the postoffice engine, and their changes of the table. A batch's changes of files are
+ * collected (postoffice_work.c) and made at its commit.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +34,7 @@ static bool next_event(struct spool *sp, struct spool_event *ret_event)
     return told_events_next(&postoffice_of(sp)->events, ret_event);
 }
 
-/* ---- finding -------------------------------------------------------------------------------- */
+/* ---- look-ups -------------------------------------------------------------------------------- */
 
 int need_part(struct postoffice *po, struct msg_id id, struct post_part **ret_part)
 {
@@ -100,7 +100,7 @@ static int commit(struct spool *sp)
 
 static void tidy(struct spool *sp)
 {
-    (void)sp; /* nothing piles up */
+    (void)sp; /* nothing accumulates */
 }
 
 static struct msg_id next_id(struct spool *sp)
@@ -116,7 +116,7 @@ static int submit(struct spool *sp, struct msg_id id, const struct spool_new *n)
     return router_file_write(postoffice_of(sp), id, n, false);
 }
 
-/* ---- how recipients end --------------------------------------------------------------------- */
+/* ---- ends of recipients ---------------------------------------------------------------------- */
 
 static void set_report_due(struct postoffice *po, struct post_file *file)
 {
@@ -142,7 +142,7 @@ void arrange_root(struct postoffice *po, struct post_file *file)
 
     set_report_due(po, file);
     if (root->f.claimed || root->pending > 0) {
-        return; /* its pass will end */
+        return; /* the end of its pass does the rest */
     }
     to.dormant = file->to_report == 0;
     if (!to.dormant) {
@@ -185,7 +185,7 @@ void start_alternative(struct postoffice *po, struct post_file *file, uint32_t i
     table_set_rcpt(&po->table, file, index, to);
 }
 
-/* The file's bytes of a recipient. */
+/* Finds the line of a recipient in the file. */
 static int line_of(struct postoffice *po, struct post_file *file, uint32_t index, bool fresh,
                    struct post_view **ret_view, const struct control_rcpt **ret_line)
 {
@@ -224,7 +224,7 @@ void end_alternative(struct postoffice *po, struct post_file *file, uint32_t ind
     }
 }
 
-/* Append what a report will need to know, where the agent has not. */
+/* Notes the `d` line that a report will need and that the agent has not written. */
 static void note_end(struct postoffice *po, struct post_file *file, uint32_t index,
                      const struct post_view *view, const struct control_rcpt *line,
                      const struct spool_verdict *v)
@@ -288,7 +288,7 @@ static int settle(struct spool *sp, struct msg_id id, uint32_t n, const struct s
         arrange_root(po, file);
         return 0;
     }
-    /* Only this process marks what no agent has tried; an agent may have been faster. */
+    /* This process alone marks recipients without an attempt, but an agent may have been faster. */
     err = line_of(po, file, index, !v->attempted, &view, &line);
     if (err != 0) {
         return err;
@@ -296,7 +296,7 @@ static int settle(struct spool *sp, struct msg_id id, uint32_t n, const struct s
     if (!v->attempted && (line->tag == '+' || line->tag == '-')) {
         size_t reports;
 
-        (void)view_reports(view, line->offset, &reports); /* the number is what matters */
+        (void)view_reports(view, line->offset, &reports); /* only the number matters */
         failed = line->tag == '-';
         state = reports == 0 ? (uint8_t)POST_DONE
                 : failed     ? (uint8_t)SPOOL_RCPT_FAILED
@@ -320,7 +320,7 @@ static int settle(struct spool *sp, struct msg_id id, uint32_t n, const struct s
     return 0;
 }
 
-/* Where recipients go is written in the file. */
+/* Does nothing: the file contains the routes. */
 static int set_route(struct spool *sp, struct msg_id id, uint32_t n, struct slice transport,
                      struct slice nexthop, uint64_t route_generation)
 {
@@ -356,13 +356,13 @@ static int reported(struct spool *sp, struct msg_id id)
     return 0;
 }
 
-/* Nothing of the file is left: it goes at the commit. */
+/* Ends a file with nothing left to do; it is removed at the commit. */
 static void end_of_file(struct postoffice *po, struct post_file *file)
 {
     struct post_file_fields to = file->f;
 
     if (po->options.keep_files) {
-        return; /* known, so that it is not found anew */
+        return; /* keep it in the table, so that no scan finds it again */
     }
     tell_complete(po, file);
     to.gone = true;
@@ -383,8 +383,8 @@ static bool has_parts(const struct post_file *file)
     return false;
 }
 
-/* A message without recipients ends: a part goes, the root sleeps, and with the last of them the
- * file goes. */
+/* Ends a message without recipients: a part is removed, the root becomes dormant. The file ends
+ * with the last of them. */
 static void end_part(struct postoffice *po, struct post_part *p)
 {
     struct post_file *file = p->file;
@@ -456,10 +456,10 @@ static int finish_all_done(struct spool *sp, struct msg_id id)
     return 0;
 }
 
-/* ---- a message's own fields ----------------------------------------------------------------- */
+/* ---- fields of a message --------------------------------------------------------------------- */
 
-/* Holding, releasing and quarantining is for the whole file: its name tells it. Other claims of it
- * end, and their holders are told. */
+/* Holds, releases or quarantines the whole file, because the state is part of its name. Ends other
+ * claims of the file and reports that to their holders. */
 static void set_file_state(struct postoffice *po, struct post_file *file, uint8_t state,
                            struct slice reason)
 {
@@ -469,7 +469,7 @@ static void set_file_state(struct postoffice *po, struct post_file *file, uint8_
     to.state = state;
     to.reason = state == 0 ? NULL : mem_copy(reason.ptr, reason.len);
     table_set_file(&po->table, file, to);
-    (void)work_on(po, file); /* it is renamed at the commit */
+    (void)work_on(po, file); /* the commit renames it */
     LIST_FOREACH(p, &file->parts, by_file)
     {
         if (p->f.claimed && state != 0) {
@@ -501,7 +501,7 @@ static void forget_tries(struct postoffice *po, struct post_part *p)
     }
 }
 
-/* A released file is due as a whole. */
+/* Makes all parts of a released file due. */
 static void make_due(struct postoffice *po, struct post_file *file, struct wall due)
 {
     struct post_part *p = &file->root;
@@ -524,7 +524,7 @@ static int change(struct spool *sp, const struct spool_change *c)
     struct post_part *p = table_part(&po->table, c->from->id.n);
     struct post_fields to;
 
-    CHECK(p != NULL); /* it was just read */
+    CHECK(p != NULL); /* the caller has just read it */
     to = p->f;
     to.due = c->to->due;
     to.created = c->to->created;
@@ -547,7 +547,7 @@ static int change(struct spool *sp, const struct spool_change *c)
     } else if (c->from->state == SPOOL_HOLD) {
         set_file_state(po, p->file, 0, SLICE(""));
         make_due(po, p->file, c->to->due);
-        if (p->file->hollow) { /* no message before it has been read anew, after the commit */
+        if (p->file->hollow) { /* not a message until it was loaded again, after the commit */
             to = p->f;
             to.dormant = true;
             table_set(&po->table, p, to);
@@ -606,7 +606,8 @@ static bool takes_more(const struct post_part *p, const struct post_key *key)
     return p != NULL && !p->f.gone && !p->f.claimed && p->f.key == key;
 }
 
-/* Where what is put off under the key goes: to what this file has there, or to a new part. */
+/* Returns the part for recipients that are put off under the key: the existing part of this file,
+ * or a new one. */
 static struct post_part *part_under(struct postoffice *po, struct post_part *from, uint32_t index,
                                     struct post_key *key, struct wall due)
 {
@@ -718,7 +719,7 @@ static int claim_parked(struct spool *sp, struct slice key, struct wall now, siz
         to.claimed = true;
         to.due = now;
         to.key = NULL;
-        table_set(&po->table, p, to); /* the key stays at least until the batch ends */
+        table_set(&po->table, p, to); /* the key remains until the batch ends, at least */
         ret_ids[count++] = (struct msg_id){p->id};
     }
     *ret_count = count;
@@ -749,7 +750,7 @@ static bool is_claimed(const struct spool *sp, struct msg_id id)
     return p != NULL && p->f.claimed;
 }
 
-/* The cursor is the id that was looked at last. */
+/* Lists claimed messages. The cursor is the id that was examined last. */
 static size_t claimed(const struct spool *sp, uint64_t *cursor, size_t max, struct msg_id *ret_ids)
 {
     const struct post_table *t = &((const struct postoffice *)sp)->table;
@@ -816,7 +817,7 @@ static struct slice cut(struct slice text, size_t max)
     return slice_of(text.ptr, text.len < max ? text.len : max);
 }
 
-/* From the channel to the end of the line. */
+/* Returns the line from the channel to its end. */
 static struct slice control_data(const struct post_view *view, const struct control_rcpt *line)
 {
     const char *from = line->address.channel.ptr, *end = view->bytes + view->size;
@@ -825,7 +826,7 @@ static struct slice control_data(const struct post_view *view, const struct cont
     return slice_of(from, slice_find(rest, '\n'));
 }
 
-/* The status alone, without the comment behind it: the third field of the notary. */
+/* Returns the status without the comment after it: the third field of the notary. */
 static struct slice notary_status(struct slice notary)
 {
     struct slice status;
@@ -841,8 +842,8 @@ static struct slice notary_status(struct slice notary)
     return cut(slice_cut(&status, ' '), SPOOL_STATUS_MAX);
 }
 
-/* What was last said of a recipient: of one that waits by its destination's last failure, of one
- * that is to be reported by the last `d` line, perhaps not yet written. */
+/* Sets the last texts about a recipient. A pending one has those of its vertex's last failure. One
+ * with a due report has those of the last `d` line, even if that is not written yet. */
 static void fill_words(const struct post_file *file, uint32_t index, const struct post_view *view,
                        struct spool_rcpt *r)
 {

@@ -1,9 +1,10 @@
 /*
- * Handing mail to the router, as every submitter does: a file in public/ with the envelope as
- * header lines and the message, synced, then renamed to router/INODE, and a datagram that says so.
+ * Hands mail to the router as every submitter does. The engine writes a file in public/ with the
+ * envelope as header lines and the message, and syncs it. Then it renames the file to router/INODE
+ * and sends a datagram.
  *
- * Reports of null sender come from the channel `error`; other mail has its sender. Mail that is
- * submitted to be held goes to postman/ instead, with the reason behind its name.
+ * Reports with a null sender use the channel `error`; other mail has its sender. Mail that is
+ * submitted to hold goes to postman/ instead, with the reason in its name.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,9 +21,9 @@
 #include "router_file.h"
 #include "xtext.h"
 
-/* Per recipient two lines; enough for all that spool_submit accepts. */
+/* Bytes of two lines for each recipient; enough for all that spool_submit accepts. */
 #define ENVELOPE_PER_RCPT ((size_t)4 * (ADDRESS_MAX + DSN_ORCPT_MAX))
-/* Content is written in pieces of this size. */
+/* Size of the pieces in which content is written. */
 #define PIECE_MAX ((size_t)65536)
 
 /* ---- the envelope --------------------------------------------------------------------------- */
@@ -51,7 +52,7 @@ static void put_notify(struct buf *out, unsigned notify)
     }
 }
 
-/* The words of an `N` line. A report has no reports of its own. */
+/* Appends the words of an `N` line. A report requests no reports. */
 static void put_dsn(struct buf *out, const struct spool_rcpt *r, bool is_report)
 {
     if (!is_report) {
@@ -97,8 +98,8 @@ static bool put_envelope(struct postoffice *po, const struct spool_new *n, struc
 
 /* ---- the file ------------------------------------------------------------------------------- */
 
-/* Lines of message files end in LF; what is submitted comes as it travels, what comes from a
- * message file as it is. */
+/* Writer of a message file, whose lines end with LF. Submitted content has CR LF; content from a
+ * message file is copied (`as_it_is`). */
 struct letter_writer {
     const struct spool_io *io;
     bool as_it_is;
@@ -115,7 +116,7 @@ static int write_piece(struct letter_writer *w, struct slice piece)
         size_t len = piece.len < PIECE_MAX ? piece.len : PIECE_MAX;
 
         if (w->as_it_is) {
-            (void)buf_add(&w->out, slice_of(piece.ptr, len)); /* fits, and so does this */
+            (void)buf_add(&w->out, slice_of(piece.ptr, len)); /* fits, as the next one */
         } else {
             unixlines_add(&w->lines, slice_of(piece.ptr, len), &w->out);
         }
@@ -171,7 +172,8 @@ static int write_letter(struct postoffice *po, int fd, struct slice envelope,
     return err;
 }
 
-/* Its name in router/ is its inode, as every submitter has it; in postman/ with the reason. */
+/* Names the file in router/ by its inode, as every submitter does; in postman/ with the reason
+ * added. */
 static int name_file(struct post_router_file *file, int fd, struct slice reason)
 {
     struct stat st;
@@ -183,7 +185,7 @@ static int name_file(struct post_router_file *file, int fd, struct slice reason)
     len = (size_t)snprintf(file->to, sizeof file->to, "%" PRIu64, (uint64_t)st.st_ino);
     if (reason.len > 0) {
         file->to_postman = true;
-        (void)snprintf(file->to + len, 100, ":%.*s", SLICE_ARGS(reason)); /* or its beginning */
+        (void)snprintf(file->to + len, 100, ":%.*s", SLICE_ARGS(reason)); /* may be cut */
         for (char *c = file->to; *c != '\0'; c++) {
             *c = *c == '/' || *c <= ' ' ? '-' : *c;
         }
@@ -217,7 +219,7 @@ int router_file_write(struct postoffice *po, struct msg_id id, const struct spoo
     int closed = po->io->close(fd);
     err = err != 0 ? err : closed;
     if (err != 0) {
-        (void)po->io->unlinkat(po->public, file->from); /* debris is swept up by ZMailer */
+        (void)po->io->unlinkat(po->public, file->from); /* ZMailer removes such debris */
         err = spool_fail(&po->base, err, "public/%s: %s", file->from, strerror(-err));
     }
 out:

@@ -8,14 +8,14 @@
 
 enum undo_type { UNDO_PART, UNDO_FILE, UNDO_RCPT, UNDO_WORDS, UNDO_DIVIDE };
 
-/* What was before a change. */
+/* A change with its old value. */
 struct post_undo {
     enum undo_type type;
-    bool buries;      /* the change that made it `gone` */
-    bool owns_reason; /* and the one that made the reason another */
+    bool buries;      /* the change that set `gone` */
+    bool owns_reason; /* the change that replaced the reason */
     struct post_part *part;
     struct post_file *file;
-    uint32_t index; /* of a recipient or a vertex */
+    uint32_t index; /* index of a recipient or vertex */
     union {
         struct post_fields part;
         struct post_file_fields file;
@@ -96,7 +96,8 @@ static void key_free(struct post_table *t, struct post_key *key)
     mem_free(key);
 }
 
-/* Nothing is parked there any more, or not yet. The log may need it until the batch ends. */
+/* Handles a key under which nothing is parked. During a batch it is kept for the log until the
+ * end. */
 static void key_idle(struct post_table *t, struct post_key *key)
 {
     if (!t->logging) {
@@ -199,7 +200,7 @@ static void dest_drop(struct post_table *t, struct post_dest *dest)
     }
 }
 
-/* ---- words ---------------------------------------------------------------------------------- */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 #define TEXT_MAX                                                                                   \
     (SPOOL_STATUS_MAX + SPOOL_DIAGNOSTIC_MAX + SPOOL_REPLY_MAX + SPOOL_REMOTE_MAX +                \
@@ -224,7 +225,7 @@ static struct post_text *text_take(struct post_table *t, const struct spool_verd
         return NULL;
     }
     HASH_FIND(hh, t->texts, bytes, len, text);
-    /* The same bytes cut elsewhere are other words; the newcomer replaces what is shared. */
+    /* Equal bytes with other boundaries are other texts; the new one replaces the shared one. */
     if (text == NULL || text->status_len != said->status.len ||
         text->diagnostic_len != said->diagnostic.len || text->reply_len != said->reply.len ||
         text->remote_len != said->remote.len) {
@@ -287,7 +288,10 @@ static bool due_before(const struct heap_node *a, const struct heap_node *b)
     const struct post_part *x = CONTAINER_OF(a, const struct post_part, due);
     const struct post_part *y = CONTAINER_OF(b, const struct post_part, due);
 
-    return x->f.due.us != y->f.due.us ? x->f.due.us < y->f.due.us : x->id < y->id;
+    /* all mail for a thread is due at the same time; the oldest is first */
+    return x->f.due.us != y->f.due.us                   ? x->f.due.us < y->f.due.us
+           : x->file->arrived.us != y->file->arrived.us ? x->file->arrived.us < y->file->arrived.us
+                                                        : x->id < y->id;
 }
 
 static struct heap *heap_of(struct post_table *t, const struct post_part *p)
@@ -300,7 +304,7 @@ static bool is_message(const struct post_part *p)
     return !p->f.gone && !p->f.dormant && !p->file->f.gone;
 }
 
-/* Into the indexes that its fields ask for, or out of them before they change. */
+/* Adds a part to the indexes that its fields require. unplace removes it before they change. */
 static void place(struct post_table *t, struct post_part *p)
 {
     struct post_key *key = p->f.key;
@@ -372,7 +376,7 @@ static void id_drop(struct post_table *t, uint64_t id)
     t->id_gone = 0;
 }
 
-/* Out of all indexes; not the root, which is part of its file. */
+/* Removes a part from all indexes and frees it. Not for the root, which is part of its file. */
 static void part_free(struct post_table *t, struct post_part *p)
 {
     struct post_file *file = p->file;
@@ -398,7 +402,7 @@ void table_set(struct post_table *t, struct post_part *p, struct post_fields to)
         undo->buries = to.gone && !p->f.gone;
     }
     if (was != NULL) {
-        was->count++; /* it stays while both are the same */
+        was->count++; /* keeps the key if it does not change */
     }
     unplace(t, p);
     p->f = to;
@@ -652,7 +656,7 @@ void table_forget(struct post_table *t, struct post_file *file)
     mem_free(file);
 }
 
-/* All parts of the file. */
+/* Adds all parts of the file to the indexes, or removes them. */
 static void file_place(struct post_table *t, struct post_file *file, bool in)
 {
     struct post_part *p;
@@ -707,8 +711,8 @@ void table_begin(struct post_table *t)
 
 void table_commit(struct post_table *t)
 {
-    /* The strings first, then the parts, then the files that they are in. A change of a reason owns
-     * the one before it; the next change of that file tells what came after. */
+    /* Frees the strings first, then the parts, then their files. A change of a reason owns the old
+     * reason; the next change of that file has the newer one. */
     for (size_t i = 0; i < t->log_count; i++) {
         struct post_undo *undo = &t->log[i];
 
@@ -774,7 +778,7 @@ void table_undo(struct post_table *t)
     t->logging = false;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- setup and audit ------------------------------------------------------------------------- */
 
 void table_init(struct post_table *t, uint64_t id_floor)
 {

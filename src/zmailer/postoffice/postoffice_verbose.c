@@ -1,7 +1,7 @@
 /*
- * The file that a sender has asked to follow a message in. Its name comes from the control file's
- * `v` line, relative to transport/, and may lead anywhere in the postoffice but not out of it. It
- * must be there, and is written with the rights of the message's owner.
+ * Log file with which a sender follows a message. The `v` line of the control file has its name,
+ * relative to transport/, which may be anywhere in the postoffice but not outside. The file must
+ * exist, and is written with the rights of the message's owner.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,8 @@
 #define VERBOSE_PATH_MAX 1024
 #define VERBOSE_LINE_MAX 4096
 
-/* The path from the root of the postoffice, without "." and "..". False when it leads out. */
+/* Appends the path from the root of the postoffice, without "." and "..". Returns false if it leads
+ * outside. */
 static bool resolve(struct slice path, struct buf *ret_path)
 {
     if (slice_starts(path, SLICE("/"))) {
@@ -47,7 +48,7 @@ static bool resolve(struct slice path, struct buf *ret_path)
     return !ret_path->failed && buf_len(ret_path) > 0;
 }
 
-/* Component by component, so that no link leads anywhere else. */
+/* Opens the path component by component, so that no link is followed. */
 static int open_below(struct postoffice *po, struct slice path)
 {
     char part_text[NAME_MAX + 1];
@@ -78,8 +79,9 @@ static int open_below(struct postoffice *po, struct slice path)
     return fd;
 }
 
-/* Only the user is changed for the opening, so what the file allows to a group was decided by this
- * process's groups, which are root's. It has to allow writing to the owner or to all. */
+/* May the owner write the file? Only the user id changes for the opening, so the group's permission
+ * was checked with this process's groups, which are root's. The file must be writable for its owner
+ * or for all. */
 static bool may_write(const struct stat *st, uid_t owner)
 {
     return owner == 0 ||
@@ -96,12 +98,12 @@ static void append_line(struct postoffice *po, uid_t owner, struct slice path, s
         return;
     }
     buf_init(&text, VERBOSE_LINE_MAX);
-    (void)buf_add(&text, line); /* checked with the line's end */
+    (void)buf_add(&text, line); /* checked together with the line end */
     if (buf_add_byte(&text, '\n') && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
         (geteuid() != 0 || may_write(&st, owner))) {
         struct slice bytes = buf_slice(&text);
 
-        (void)spool_io_write_all(po->io, fd, bytes.ptr, bytes.len); /* nothing depends on it */
+        (void)spool_io_write_all(po->io, fd, bytes.ptr, bytes.len); /* errors do not matter */
     }
     buf_fini(&text);
     (void)po->io->close(fd); /* as above */
@@ -120,7 +122,7 @@ void verbose_file(struct postoffice *po, const struct post_file *file, struct sl
         bool root = geteuid() == 0;
 
         if (root) {
-            (void)setfsuid(file->owner); /* what it is then is what counts: */
+            (void)setfsuid(file->owner); /* the check below shows whether it worked */
         }
         if (!root || (uint32_t)setfsuid((uid_t)-1) == file->owner) {
             append_line(po, file->owner, buf_slice(&path), line);

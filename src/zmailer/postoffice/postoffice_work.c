@@ -1,5 +1,5 @@
 /*
- * What a batch does on disk; the order is argued in postoffice_engine.h.
+ * Changes of a batch on disk; postoffice_engine.h explains their order.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include "mem.h"
 #include "postoffice_engine.h"
 
-/* ---- gathering ------------------------------------------------------------------------------ */
+/* ---- collecting ------------------------------------------------------------------------------ */
 
 struct post_work *work_on(struct postoffice *po, struct post_file *file)
 {
@@ -162,12 +162,12 @@ int mark_now(struct postoffice *po, const char *path, const struct control_rcpt 
         return fd;
     }
     err = write_mark(po, fd, r, tag);
-    (void)po->io->close(fd); /* a mark that gets lost is made again after the next reading */
+    (void)po->io->close(fd); /* a lost mark is made again after the next reading */
     return err;
 }
 
-/* One write, so that nothing gets between the bytes of a line; what a full disk leaves of it is
- * taken back, if nothing was appended behind it. */
+/* Appends with one write, so that nothing gets between the bytes of a line. Removes a partial line
+ * after a full disk if nothing was appended after it. */
 static int append(struct postoffice *po, int fd, struct slice lines)
 {
     uint64_t before, after;
@@ -184,7 +184,7 @@ static int append(struct postoffice *po, int fd, struct slice lines)
         return 0;
     }
     if (n > 0 && po->io->fstat_size(fd, &after) == 0 && after == before + (uint64_t)n) {
-        (void)po->io->ftruncate(fd, before); /* a part of a `d` line is harmless */
+        (void)po->io->ftruncate(fd, before); /* an incomplete `d` line does no damage */
     }
     return n < 0 ? (int)n : -ENOSPC;
 }
@@ -229,7 +229,7 @@ static int write_warnings(struct postoffice *po, int fd, const struct control_rc
     char columns[CONTROL_COLUMN_DELAY + 1];
 
     if (!r->has_delay) {
-        return 0; /* an old file has no place for it: a restart warns again */
+        return 0; /* an old file has no columns for it: a restart warns again */
     }
     (void)snprintf(columns, sizeof columns, "%*u", CONTROL_COLUMN_DELAY,
                    (unsigned)(warnings < 9999 ? warnings : 9999));
@@ -252,13 +252,13 @@ static int write_marks(struct postoffice *po, const struct post_work *work, cons
         const struct post_mark *mark = &work->marks[i];
         const struct control_rcpt *r = control_file_find(control, mark->offset);
 
-        CHECK(r != NULL); /* they never move */
+        CHECK(r != NULL); /* recipients never move */
         if (mark->handed != handed) {
             continue;
         }
         if (mark->tag == '\0') {
             err = write_warnings(po, fd, r, mark->warnings);
-        } else if (r->tag == ' ' || r->tag == '~') { /* else an agent was faster */
+        } else if (r->tag == ' ' || r->tag == '~') { /* otherwise an agent was faster */
             err = write_mark(po, fd, r, mark->tag);
         }
     }
@@ -267,7 +267,7 @@ static int write_marks(struct postoffice *po, const struct post_work *work, cons
     return err;
 }
 
-/* Step 1. */
+/* Performs step 1 of postoffice_engine.h. */
 static int write_results(struct postoffice *po, const struct post_work *work)
 {
     char path[POST_PATH_MAX];
@@ -279,7 +279,7 @@ static int write_results(struct postoffice *po, const struct post_work *work)
     }
     err = view_of(po, work->file, true, &view);
     if (err != 0) {
-        /* The file was removed together with what it says. */
+        /* the file was removed, and its results with it */
         return err == -ENOENT ? 0 : err;
     }
     post_control_path(work->file, work->file->on_disk, path);
@@ -291,7 +291,7 @@ static int write_results(struct postoffice *po, const struct post_work *work)
                : spool_fail(&po->base, err, "transport/%s: %s", path, strerror(-err));
 }
 
-/* Step 2. */
+/* Performs step 2 of postoffice_engine.h. */
 static int rename_control(struct postoffice *po, struct post_work *work)
 {
     struct post_file *file = work->file;
@@ -313,7 +313,7 @@ static int rename_control(struct postoffice *po, struct post_work *work)
     return 0;
 }
 
-/* Take step 2 back. */
+/* Undoes step 2. */
 static void rename_back(struct postoffice *po, struct post_work *work, uint8_t state)
 {
     char from[POST_PATH_MAX], to[POST_PATH_MAX];
@@ -322,10 +322,10 @@ static void rename_back(struct postoffice *po, struct post_work *work, uint8_t s
     post_control_path(work->file, state, to);
     if (po->io->renameat(po->transport, from, po->transport, to) == 0) {
         work->file->on_disk = state;
-    } /* else its name tells something newer than we know, as a crash here would leave it */
+    } /* otherwise the name has a newer state than the table, as after a crash here */
 }
 
-/* Of a path in transport/. */
+/* Writes the directory of a path in transport/. */
 static void directory_of(const char *path, char ret_directory[POST_PATH_MAX])
 {
     const char *slash = strrchr(path, '/');
@@ -334,7 +334,7 @@ static void directory_of(const char *path, char ret_directory[POST_PATH_MAX])
                    slash == NULL ? "." : path);
 }
 
-/* The directory of a path in transport/: what was done to names there is durable then. */
+/* Syncs the directory of a path in transport/, which makes changes of names there durable. */
 static int sync_directory(struct postoffice *po, const char *path)
 {
     char directory[POST_PATH_MAX];
@@ -355,8 +355,8 @@ static bool has_work(const struct post_file *file)
     return file->pending > 0 || file->to_report > 0;
 }
 
-/* Make durable what was done to names: of the batch's renamed files, or of its removed ones that
- * had something left to do. Files of one directory often come together. */
+/* Makes changes of names durable: of the batch's renamed files, or of its removed files that had
+ * work left. Consecutive files of one directory share a sync. */
 static int sync_names(struct postoffice *po, bool removed)
 {
     char path[POST_PATH_MAX], directory[POST_PATH_MAX], last[POST_PATH_MAX] = "/";
@@ -372,7 +372,7 @@ static int sync_names(struct postoffice *po, bool removed)
         directory_of(path, directory);
         if (strcmp(directory, last) != 0) {
             err = err != 0 ? err : sync_directory(po, path);
-            (void)strcpy(last, directory); /* as large */
+            (void)strcpy(last, directory); /* fits: the same size */
         }
     }
     return err == 0 ? 0 : spool_fail(&po->base, err, "transport/%s: %s", last, strerror(-err));
@@ -395,7 +395,7 @@ static bool was_reported(const struct post_work *work, uint64_t offset)
     return false;
 }
 
-/* Step 4. */
+/* Performs step 4 of postoffice_engine.h for reports. */
 static int mark_reported(struct postoffice *po, const struct post_work *work)
 {
     char path[POST_PATH_MAX];
@@ -415,7 +415,7 @@ static int mark_reported(struct postoffice *po, const struct post_work *work)
             err = write_at(po, fd, "+", 1, view->reports[i]->offset + 1);
         }
     }
-    (void)po->io->close(fd); /* a mark that gets lost costs a second report */
+    (void)po->io->close(fd); /* a lost mark costs a second report */
     cache_drop(&po->cache, work->file->number);
     return err;
 }
@@ -435,7 +435,7 @@ static int mark_handed(struct postoffice *po, const struct post_work *work)
     return err;
 }
 
-/* Step 5. */
+/* Performs step 5 of postoffice_engine.h. */
 void remove_files(struct postoffice *po, const char *control_path, const char *message_path)
 {
     int err;
@@ -445,12 +445,12 @@ void remove_files(struct postoffice *po, const char *control_path, const char *m
     if (err != 0 && err != -ENOENT) {
         post_tell(po, SPOOL_EVENT_WARNING, 0, "transport/%s can't be removed: %s", control_path,
                   strerror(-err));
-        return; /* the next scan finds both */
+        return; /* the next scan finds both files */
     }
-    /* Not before the removal of the control file is on disk, or a power failure could leave one
-     * without its message. Within one file system removals keep their order. */
+    /* The removal of the control file must be on disk first, or a power failure could leave a
+     * control file without its message. Within one file system removals keep their order. */
     if (!po->one_device && sync_directory(po, control_path) != 0) {
-        return; /* debris */
+        return; /* leaves debris */
     }
     err = po->io->unlinkat(po->queue, message_path);
     if (err != 0 && err != -ENOENT) {
@@ -497,7 +497,7 @@ int work_commit(struct postoffice *po)
         err = err != 0 ? err : write_results(po, work);
     }
     if (po->options.keep_files) {
-        return err; /* a scheduler without that option has the rest to do */
+        return err; /* a scheduler without that option does the rest */
     }
     STAILQ_FOREACH(work, &po->works, by_batch)
     {

@@ -7,7 +7,8 @@
 
 #define NAME_MAX_SHOWN 200
 
-/* Words come from addresses, which may hold anything: no line may be made of one. */
+/* Is the word without line ends? Words are from addresses, which may contain anything; none may
+ * begin a new line. */
 static bool is_one_line(struct slice word)
 {
     return slice_find(word, '\n') == word.len && slice_find(word, '\0') == word.len;
@@ -15,7 +16,7 @@ static bool is_one_line(struct slice word)
 
 bool router_file_begin(struct buf *out, const struct router_envelope *e)
 {
-    (void)buf_addf(out, "rcvdfrom STDIN (\"%s\"@%s)\n", e->program, e->host); /* sticky, as all */
+    (void)buf_addf(out, "rcvdfrom STDIN (\"%s\"@%s)\n", e->program, e->host); /* sticky */
     if (e->via != NULL) {
         (void)buf_addf(out, "via %s\n", e->via);
     }
@@ -57,7 +58,7 @@ void router_file_tell(int socket, const char *path, const char *name)
     int len = snprintf(text, sizeof text, "NEW router %s", name);
 
     if (strlen(path) < sizeof to.sun_path && len > 0 && (size_t)len < sizeof text) {
-        (void)strcpy(to.sun_path, path); /* measured */
+        (void)strcpy(to.sun_path, path); /* the length was checked */
         (void)sendto(socket, text, (size_t)len, 0, (const struct sockaddr *)&to, sizeof to);
     }
 }

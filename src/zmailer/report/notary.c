@@ -20,7 +20,7 @@ static void put_field(struct buf *out, struct slice field)
         char c = field.ptr[i];
         bool ends = c == SEPARATOR || c == '\n' || c == '\t' || c == '\0';
 
-        (void)buf_add_byte(out, ends ? ' ' : c); /* the limit is the caller's */
+        (void)buf_add_byte(out, ends ? ' ' : c); /* the caller checks the limit */
     }
 }
 

@@ -22,7 +22,7 @@ static enum details_action action_of(struct slice word)
     return DETAILS_NONE;
 }
 
-/* "type; value": the type, when it is one, out of *value. */
+/* Cuts the type off "type; value". Returns an empty slice if there is none. */
 static struct slice take_type(struct slice *value)
 {
     struct slice rest = *value, type = slice_trim(slice_cut(&rest, ';'));

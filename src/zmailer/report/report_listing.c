@@ -1,8 +1,11 @@
 /*
- * A report in ZMailer's layout: its subject, which counts the recipients of each outcome, and part
- * 1: the form's text, then what people and programs know from ZMailer, a block of indented fields
- * for each recipient under a heading that says what became of it, and a copy of part 2 for readers
- * whose program shows them only the text.
+ * Parts of a report in ZMailer's layout: its subject, which counts the recipients of each outcome,
+ * and its part 1:
+ *
+ *   - the form's text,
+ *   - the listing that people and programs expect from ZMailer: a heading for each outcome, and a
+ *     block of indented fields for each recipient,
+ *   - a copy of part 2, for readers whose mail program shows the text alone.
  */
 #include "check.h"
 #include "envelope.h"
@@ -11,7 +14,7 @@
 #include "xtext.h"
 #include "zmailer_form.h"
 
-/* Words of the router's line; each may have thousands of bytes. */
+/* Longest word of the router's line that is shown; such words may have thousands of bytes. */
 #define CONTROL_MAX 1000
 
 static void add_name(struct writer *w, const char *name)
@@ -19,7 +22,7 @@ static void add_name(struct writer *w, const char *name)
     buf_addf(w->out, "  %s:\r\n", name);
 }
 
-/* A value below its name. `type` may be empty. */
+/* Adds a value below its name. `type` may be empty. */
 static void add_value(struct writer *w, const char *name, struct slice type, struct slice value,
                       size_t max)
 {
@@ -38,7 +41,7 @@ static void add_value(struct writer *w, const char *name, struct slice type, str
     buf_add(w->out, SLICE("\r\n"));
 }
 
-/* What an agent wrote has carriage returns between its lines. */
+/* Adds an agent's text, whose lines are separated by carriage returns. */
 static void add_texts(struct writer *w, struct slice text)
 {
     const struct slice indent = SLICE("      ");
@@ -140,7 +143,7 @@ void listing_put_text(struct writer *w)
     writer_status_fields(w);
 }
 
-/* The form's subject, and how many recipients met with which fate. */
+/* Adds the form's subject with the number of recipients of each outcome. */
 static void add_subject(struct writer *w)
 {
     static const char *const classes[] = {

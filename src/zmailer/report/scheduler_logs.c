@@ -11,7 +11,7 @@
 #include "printable.h"
 #include "queue.h"
 
-/* A channel and a host, a name and the numbers; longer is cut. */
+/* Longest field in bytes; longer ones are cut. A line has a channel, a host, a name and numbers. */
 #define FIELD_MAX           1024
 #define STATISTICS_LINE_MAX (4 * FIELD_MAX)
 
@@ -25,7 +25,7 @@ static void add_field(struct buf *out, struct slice field)
     }
     printable_fix(word, len);
     for (size_t i = 0; i < len; i++) {
-        word[i] = word[i] == ' ' ? '?' : word[i]; /* it is one word */
+        word[i] = word[i] == ' ' ? '?' : word[i]; /* a field is one word */
     }
     (void)buf_add(out, slice_of(word, len)); /* sticky */
 }
@@ -50,7 +50,8 @@ void statistics_print(struct buf *out, enum conf_statistics_format format, struc
     (void)buf_add_byte(out, '\n');
 }
 
-/* In which a report that is not ours alone has a number. */
+/* Returns ZMailer's word for a result. Its digit shows that the agent has written the words of the
+ * report (2), or that no report is due (3). */
 static const char *word_of(const struct recipient_end *end)
 {
     static const char *const words[][WIRE_REPORT_COUNT] = {{"ok", "ok2", "ok3"},
@@ -86,7 +87,7 @@ static void ended(struct queue *q, const struct recipient_end *end)
     buf_init(&text, STATISTICS_LINE_MAX);
     statistics_print(&text, (enum conf_statistics_format)q->conf->statistics_format, clock_wall(),
                      &line);
-    log_sink_add(to, buf_slice(&text)); /* whole: each field is cut to its share */
+    log_sink_add(to, buf_slice(&text)); /* fits: each field is cut */
     buf_fini(&text);
 }
 

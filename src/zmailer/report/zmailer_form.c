@@ -24,7 +24,7 @@ static const char missing[] = "SUB Multiple-fault: Report template missing\n"
                               "file named below, and your postmaster gets a copy of this:\n"
                               "\n";
 
-/* One line without its end, harmless, as a string. */
+/* Returns a line without its end, with unsafe bytes replaced; owned by the caller. */
 static char *harmless_line(struct slice line)
 {
     struct buf text;
@@ -34,7 +34,7 @@ static char *harmless_line(struct slice line)
     return buf_take(&text);
 }
 
-/* "Name: value", with a name of a header line; its length. 0: it is none. */
+/* Returns the length of the name in a header line "Name: value"; 0 if it is none. */
 static size_t name_length(struct slice line)
 {
     size_t len = slice_find(line, ':');
@@ -54,7 +54,7 @@ static bool is_reports_own(struct slice name)
            slice_starts_nocase(name, SLICE("Content-"));
 }
 
-/* A header has no other bytes than ASCII. */
+/* Adds a header line; bytes other than ASCII become '?'. */
 static void add_header(struct report_form *form, struct slice line)
 {
     char *text = harmless_line(line);
@@ -77,7 +77,7 @@ static void read_header(struct report_form *form, struct slice line)
     }
 }
 
-/* The address of an ADR line: what is in angle brackets, else the rest of the line. */
+/* Returns the address of an ADR line: the text in angle brackets, otherwise the whole value. */
 static struct slice address_of(struct slice value)
 {
     size_t open = slice_find(value, '<');
@@ -119,7 +119,7 @@ static void read_copy(struct report_form *form, struct slice line)
     read_header(form, line);
 }
 
-/* The forms that ZMailer ships repeat the name of the header line. */
+/* Returns the subject without the name "Subject:", which ZMailer's own forms repeat. */
 static struct slice subject_of(struct slice value)
 {
     const struct slice name = SLICE("Subject:");
@@ -167,13 +167,13 @@ static void builtin_form(struct report_form *ret_form)
     read_form(slice_string(builtin), ret_form);
 }
 
-/* It names the file, and the postmaster gets a copy. */
+/* Makes a report that names the missing file, with a copy to the postmaster. */
 static void missing_form(struct slice file, struct report_form *ret_form)
 {
     char *name = harmless_line(file);
 
     read_form(slice_string(missing), ret_form);
-    (void)buf_addf(&ret_form->text, "    %s\r\n\r\n", name); /* fits: short, both */
+    (void)buf_addf(&ret_form->text, "    %s\r\n\r\n", name); /* fits: both are short */
     mem_free(name);
 }
 

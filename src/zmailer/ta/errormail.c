@@ -1,4 +1,4 @@
-/* errormail: tells senders of addresses that the router found nothing for. */
+/* errormail: sends reports for addresses that the router could not resolve. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>

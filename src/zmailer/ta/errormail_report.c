@@ -20,7 +20,8 @@
 #include "zmailer_dialect.h"
 #include "zmailer_form.h"
 
-/* More of the original than this is not returned: its header alone. */
+/* Largest original in bytes that is returned whole; of a larger one the header alone is
+ * returned. */
 #define ORIGINAL_MAX 50000
 #define WHY_MAX      2048
 #define PATH_SIZE    1024
@@ -29,7 +30,7 @@
 static const struct status undeliverable = {STATUS_PERMANENT, 1, 0};
 static const struct status system_trouble = {STATUS_TRANSIENT, 3, 0};
 
-/* Recipients of one report: those from `first` up to, not including, `end`. */
+/* Recipients `first` .. `end` - 1, which share one report. */
 struct batch {
     struct ta_job *job;
     size_t first, end;
@@ -54,7 +55,7 @@ static bool is_file_name(struct slice name)
     return name.len > 0 && name.ptr[0] != '.' && slice_find(name, '/') == name.len;
 }
 
-/* A form that is not there is a report that says so to the postmaster. */
+/* Reads a form. A missing form makes a report that names the problem to the postmaster. */
 static void read_form(const struct errormail *m, struct slice name, struct report_form *form)
 {
     const char *share = conf_zenv(m->zenv, SLICE("MAILSHARE"));
@@ -81,7 +82,7 @@ static void read_form(const struct errormail *m, struct slice name, struct repor
 
 /* ---- the report ----------------------------------------------------------------------------- */
 
-/* The original in wire form. False when there is more of it than is returned. */
+/* Appends the original in wire form. Returns false if it is too large to be returned whole. */
 static bool read_original(const struct ta_job *job, size_t i, struct buf *out)
 {
     struct ta_content *content = mem_new(sizeof *content);
@@ -99,7 +100,7 @@ static bool read_original(const struct ta_job *job, size_t i, struct buf *out)
     return buf_len(out) < ORIGINAL_MAX;
 }
 
-/* Those whose sender wants to know. */
+/* Describes the recipients whose sender wants failure reports. Returns their number. */
 static size_t describe(const struct batch *b, struct slice text, struct report_rcpt *rcpts)
 {
     size_t count = 0;
@@ -171,7 +172,8 @@ static int submit(const struct errormail *m, const struct ta_job *job,
     return ta_submit(&s, spoolid, why);
 }
 
-/* 0 and the report's identification, empty when none is wanted. */
+/* Makes and submits the report. Returns 0 with the report's id in `spoolid` (empty: no report is
+ * wanted), or negative errno with the reason in *why. */
 static int make_report(const struct errormail *m, const struct batch *b, char *spoolid,
                        struct buf *why)
 {
@@ -242,7 +244,7 @@ static void settle(const struct batch *b, int rc, struct slice text)
     }
 }
 
-/* Who has sent a report is told nothing: that would go round in circles. */
+/* Mail that is itself a report gets no report, which prevents loops. */
 void errormail_report(const struct errormail *m, struct ta_job *job, size_t first, size_t end)
 {
     bool is_report = job->control.is_bounce || job->control.error_to.len == 0 ||

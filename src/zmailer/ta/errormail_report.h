@@ -1,7 +1,7 @@
 /*
- * The agent errormail's reports: the recipients of a job are addresses that the router found
- * nothing for, their host word is the name of a form in MAILSHARE/forms, and the one who sent the
- * mail is told so.
+ * Reports of the agent errormail. The recipients of its jobs are addresses that the router could
+ * not resolve; their host word names a form in MAILSHARE/forms. The sender of the mail gets a
+ * report in this form.
  */
 #ifndef ZMAILER_ERRORMAIL_REPORT_H
 #define ZMAILER_ERRORMAIL_REPORT_H
@@ -10,12 +10,12 @@
 #include "ta_job.h"
 
 struct errormail {
-    const struct conf *zenv; /* MAILSHARE, and what ta_submit wants */
-    const char *host;        /* our name */
+    const struct conf *zenv; /* has MAILSHARE and the variables of ta_submit */
+    const char *host;        /* our host name */
 };
 
-/* Report on the recipients `first` .. `end` - 1, which get the same mail, and settle them. At most
- * REPORT_RCPTS_MAX. */
+/* Reports the recipients `first` .. `end` - 1 to the sender and settles them. They must have the
+ * same content, sender and form, and be at most REPORT_RCPTS_MAX. */
 void errormail_report(const struct errormail *m, struct ta_job *job, size_t first, size_t end);
 
 #endif

@@ -1,4 +1,4 @@
-/* hold: waits for conditions, and then gives mail back to the router. */
+/* hold: waits for conditions, then returns mail to the router. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static void take_name_server(const char *text, struct sockaddr_storage *ret_addr
     memcpy(ret_address, &address, sizeof address);
 }
 
-/* As the recorded agent said it. */
+/* worded as by ZMailer's own agent */
 static const struct ta_job_result no_answer = {
     .outcome = TA_JOB_DEFERRED,
     .status = {"4.4.3 (Temporary routing lookup failure)", 40},
@@ -54,8 +54,8 @@ static const struct ta_job_result no_answer = {
     .text = {"try again", 9},
 };
 
-/* Some to the router, as one mail. The router decides anew, so a report of success is not ours to
- * make. */
+/* Submits a run of recipients to the router as one mail. The router makes a new decision, so no
+ * success report is sent here. */
 static void give_back(struct holder *h, struct ta_job *job, size_t first, size_t end)
 {
     static struct ta_content content;

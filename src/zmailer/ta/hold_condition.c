@@ -77,7 +77,8 @@ static enum hold_outcome look_at_clock(struct slice parameter, struct wall now)
     return (int64_t)seconds * US_PER_S <= now.us ? HOLD_OVER : HOLD_NOT_YET;
 }
 
-/* "1d5h7m3s"; a number without a unit is seconds. Negative when it is none. */
+/* Parses an interval like "1d5h7m3s"; a number without a unit is seconds. Returns a negative number
+ * for anything else. */
 static int64_t read_interval(struct slice text)
 {
     int64_t total = 0, number = -1;
@@ -192,7 +193,7 @@ static enum hold_outcome look_for_home(struct slice user)
                : HOLD_NOT_YET;
 }
 
-/* ---- all of them ---------------------------------------------------------------------------- */
+/* ---- dispatch -------------------------------------------------------------------------------- */
 
 enum hold_outcome hold_condition(const struct hold_world *world, struct slice condition,
                                  struct wall arrived, struct wall now)

@@ -77,7 +77,7 @@ static void take_options(int argc, char **argv, struct mailbox *m, struct slice 
             exit(EX_OK);
         case '?':
             usage("unknown option, one that is not supported (-M -P -X), or no value for it");
-        default: /* of ZMailer's mailbox, with nothing to do here */
+        default: /* option of ZMailer's mailbox without a meaning here */
             break;
         }
     }

@@ -33,7 +33,7 @@
 
 enum place { PLACE_MBOX, PLACE_MAILDIR, PLACE_COMMAND };
 
-/* All that a child needs, made before the fork. */
+/* Everything that the child of a delivery needs, made before the fork. */
 struct mailbox_task {
     struct mailbox *mailbox;
     const struct ta_job *job;
@@ -42,9 +42,9 @@ struct mailbox_task {
     bool dot_lock;
     uid_t uid;
     gid_t gid;
-    struct buf name, home; /* of the account; may be empty */
-    struct buf where;      /* path, or command */
-    size_t fixed_len;      /* of the path of a maildir */
+    struct buf name, home; /* name and home directory of the account; may be empty */
+    struct buf where;      /* path or command */
+    size_t fixed_len;      /* length of the fixed part of a maildir's path */
     struct slice sender;
     struct ta_content content;
 };
@@ -57,8 +57,8 @@ static const struct status not_allowed = {STATUS_TRANSIENT, 3, 5};
 
 /* ---- in the child --------------------------------------------------------------------------- */
 
-/* Take the user's rights. The group of the directory of mailboxes is what lets a user make a file
- * there, where directories are group-writable. */
+/* Takes the user's rights. Where mailbox directories are group-writable, their group lets a user
+ * create files there. */
 static void become(const struct mailbox_task *e)
 {
     gid_t groups[2] = {e->gid, e->gid};
@@ -79,8 +79,9 @@ static void become(const struct mailbox_task *e)
     }
 }
 
-/* May only root change what the path leads to? From the root down, so that what was looked at stays
- * as it was. In a directory with the sticky bit others can't replace what is root's. */
+/* Is root the only one who can change the target of the path? Checked from the root down, so that
+ * no checked directory can change later. In a sticky directory others can't replace root's
+ * entries. */
 static bool is_roots_alone(const char *path)
 {
     char part[MBOX_PATH_MAX];
@@ -120,7 +121,7 @@ static _Noreturn void deliver_mbox(struct mailbox_task *e)
     struct buf why;
     int rc;
 
-    /* An address that is a path: its directories may be another user's. */
+    /* the address is a path, whose directories may belong to another user */
     if (geteuid() == 0 && !e->dot_lock && strcmp(mail.copy.path, "/dev/null") != 0 &&
         !is_roots_alone(mail.copy.path)) {
         child_fail(not_allowed,
@@ -154,7 +155,6 @@ static _Noreturn void deliver_maildir(struct mailbox_task *e)
     _exit(EX_OK);
 }
 
-/* The message as a command gets it. */
 static void make_input(struct mailbox_task *e)
 {
     struct buf head;
@@ -188,7 +188,7 @@ static void put_zenv(const struct mailbox_task *e, const char *name, const char 
     }
 }
 
-/* As ZMailer's mailbox(8) has it. */
+/* Makes the environment of ZMailer's mailbox(8). */
 static void make_environment(struct mailbox_task *e)
 {
     const char *zone = getenv("TZ"), *zconfig = getenv("ZCONFIG");
@@ -229,7 +229,7 @@ static _Noreturn void deliver_command(struct mailbox_task *e)
     if (chdir(buf_len(&e->home) == 0 ? "/" : buf_cstr(&e->home)) != 0 && chdir("/") != 0) {
         child_fail(system_trouble, "cannot go to /: %s", strerror(errno));
     }
-    (void)close(TA_CHILD_FD); /* the message is on standard input */
+    (void)close(TA_CHILD_FD); /* the message is already standard input */
     execl("/bin/sh", "sh", "-c", command, (char *)NULL);
     child_fail(system_trouble, "cannot execute /bin/sh: %s", strerror(errno));
 }
@@ -253,10 +253,10 @@ static void child_body(void *arg)
     }
 }
 
-/* ---- whose it is ---------------------------------------------------------------------------- */
+/* ---- account and place ----------------------------------------------------------------------- */
 
-/* The address without quotes, without backslashes in front, and without a domain. Commands and
- * files have no domain. */
+/* Appends the address without quotes, leading backslashes and domain. Commands and files have no
+ * domain. */
 static bool plain_name(struct slice word, struct buf *out)
 {
     struct slice text;
@@ -284,7 +284,7 @@ static void take_account(struct mailbox_task *e, const struct passwd *account)
     (void)buf_add_string(&e->home, account->pw_dir);
 }
 
-/* 0 when there is such a user, ENOENT when not, or why that can't be said. */
+/* Returns 0 if the user exists, ENOENT if not, or the error of the look-up. */
 static int find_user(struct mailbox_task *e, const char *name)
 {
     char space[ACCOUNT_MAX];
@@ -298,7 +298,7 @@ static int find_user(struct mailbox_task *e, const char *name)
     return rc == 0 || rc == ESRCH || rc == EBADF || rc == EPERM ? ENOENT : rc;
 }
 
-/* A name with a capital in front that no user has is looked for in lower case. */
+/* Finds a user; a name with a leading capital that no user has is tried in lower case. */
 static int find_any_case(struct mailbox_task *e, const char *name)
 {
     int rc = find_user(e, name);
@@ -316,8 +316,8 @@ static int find_any_case(struct mailbox_task *e, const char *name)
     return rc;
 }
 
-/* The account whose number is the privilege of an address. A number that no account has is used
- * with the group of the unprivileged account. */
+/* Takes the account of an address's user id (privilege). A user id without an account gets the
+ * group of the unprivileged account. */
 static void find_privilege(struct mailbox_task *e)
 {
     char space[ACCOUNT_MAX];
@@ -371,7 +371,8 @@ static bool put_maildir_path(struct mailbox_task *e, struct slice domain, const 
     return ok;
 }
 
-/* Where it goes. A status of class success: go on; else *ret_why says why not. */
+/* Finds the place of a user's mail. Returns a success status, or another with the reason in
+ * *ret_why. */
 static struct status plan_user(struct mailbox_task *e, const char *name, const char **ret_why)
 {
     int rc = find_any_case(e, name);

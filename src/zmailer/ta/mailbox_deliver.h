@@ -1,14 +1,14 @@
 /*
- * One recipient of the mailbox agent: whose mail is it, and into what?
+ * Delivery of one recipient by the mailbox agent. The recipient's address is one of:
  *
- *     |command      a command of this user id, with the message on its standard input
- *     /file         a mailbox file of this user id
- *     name          the user's mailbox: DIRECTORY/name, or a maildir
+ *     |command      a command, run with the message on its standard input
+ *     /file         a mailbox file
+ *     name          a user, whose mailbox is DIRECTORY/name or a maildir
  *
- * The user id of commands and files is the fourth word of the recipient, which the router gives by
- * where the address came from; a user's mailbox has the user's own. Each delivery is a process of
- * its own with those rights, and not root's, unless that is whose mail it is. An agent that is not
- * root delivers as itself and defers what belongs to others.
+ * Commands and files are run and written with the user id in the fourth word of the recipient,
+ * which the router sets by the origin of the address. A user's mailbox is written with the user's
+ * own id. Each delivery is a process with these rights; it has root's only if the mail is root's.
+ * An agent that does not run as root delivers as itself and defers mail of other users.
  */
 #ifndef ZMAILER_MAILBOX_DELIVER_H
 #define ZMAILER_MAILBOX_DELIVER_H
@@ -19,17 +19,19 @@
 #include "ta_job.h"
 
 struct mailbox {
-    const struct conf *conf; /* of ZMailer's variables */
-    const char *directory;   /* of mailbox files */
-    unsigned levels;         /* directories below it: the first letters of the name; 0..2 */
-    const char *maildir;     /* instead: a pattern as maildir_path has it, or "~/NAME"; NULL */
-    const char *host;        /* our name */
+    const struct conf *conf; /* ZMailer's variables */
+    const char *directory;   /* directory of mailbox files */
+    unsigned levels;         /* number of hash directories below `directory`, made of the name's
+                              * first letters; 0..2 */
+    const char *maildir;     /* used instead of `directory` if not NULL: a pattern as in
+                              * maildir_path, or "~/NAME" */
+    const char *host;        /* our host name */
     int command_timeout_s;
     int lock_wait_s;
-    uint64_t deliveries; /* so far */
+    uint64_t deliveries; /* number of deliveries so far */
 };
 
-/* Deliver to recipient `i` of a job, and settle it. */
+/* Delivers to recipient `i` of a job and settles that recipient. */
 void mailbox_deliver(struct mailbox *m, struct ta_job *job, size_t i);
 
 #endif

@@ -21,38 +21,38 @@
 #include "ta_agent.h"
 #include "ta_job.h"
 
-/* Connections: one at work, and those that are kept or say goodbye. */
+/* Connections: the active one, and those that are kept or closing. */
 #define SESSIONS_MAX 16
-/* While the system has no descriptor, and at the end, look so often. */
+/* Period of checks while the system has no free descriptor, and at the end. */
 #define TICK_MS 200
-/* How long servers get to say goodbye at the end. */
+/* Time for servers to answer QUIT at the end. */
 #define GOODBYE_US (2 * US_PER_S)
 
 struct client_agent {
     const struct smtp_options *options;
     struct ta_agent agent;
     struct event_base *base;
-    struct role role; /* as smtp_destinations_new wants it: the configuration and its files */
+    struct role role; /* role for smtp_destinations_new: the configuration and its files */
     struct streams *streams;
-    struct resolver *resolver, *validator; /* the second for DANE; NULL: none is asked for */
+    struct resolver *resolver, *validator; /* `validator` is for DANE; NULL: DANE is not used */
     struct attempts attempts;
     struct event *input, *quit, *term, *tick;
 
     struct ta_job job;
-    size_t next;           /* recipient of it that no mail was made for */
-    struct smtp_mail mail; /* under way */
+    size_t next;           /* first recipient that is in no mail yet */
+    struct smtp_mail mail; /* the mail in flight */
     bool has_job, has_mail;
-    bool site_failed; /* nothing more of the job's thread now */
+    bool site_failed; /* no more deliveries of the job's thread now */
 
-    /* The host whose site has failed, and how. Jobs for it that were fed ahead, before the
-     * scheduler knew, are answered with the same without another attempt. */
+    /* The host whose site has failed, and the failure. Jobs for this host that the scheduler sent
+     * before it got the failure have the same result without an attempt. */
     struct buf failed_host, failed_status, failed_reply, failed_text, failed_relay;
     bool knows_failed;
 };
 
 /* ---- results -------------------------------------------------------------------------------- */
 
-/* What the site itself said, or our account of it. */
+/* Appends the site's reply, or our account of the attempt. */
 static void put_diagnostic(struct buf *out, const struct wire_verdict *v)
 {
     const char *code = v->kind == VERDICT_BOUNCED ? "550" : "450";
@@ -64,7 +64,7 @@ static void put_diagnostic(struct buf *out, const struct wire_verdict *v)
     }
 }
 
-/* "dns; mx.example (192.0.2.1)" from "mx.example[192.0.2.1]:25". */
+/* Appends "dns; mx.example (192.0.2.1)" for the relay "mx.example[192.0.2.1]:25". */
 static void put_remote(struct buf *out, struct slice relay)
 {
     struct slice rest = relay, host = slice_cut(&rest, '['), address;
@@ -110,7 +110,7 @@ static void settle(struct client_agent *c, size_t i, const struct wire_verdict *
     buf_fini(&remote);
 }
 
-/* The words of the site's failure. */
+/* Copies the texts of the site's failure. */
 static void remember_failure(struct client_agent *c, const struct assignment *assignment)
 {
     for (uint32_t i = 0; i < assignment->ask.rcpt_count; i++) {
@@ -121,7 +121,7 @@ static void remember_failure(struct client_agent *c, const struct assignment *as
             buf_clear(&c->failed_reply);
             buf_clear(&c->failed_text);
             buf_clear(&c->failed_relay);
-            (void)buf_add(&c->failed_status, v->status); /* assignment.h has cut them */
+            (void)buf_add(&c->failed_status, v->status); /* fits: assignment.h cuts these */
             (void)buf_add(&c->failed_reply, v->reply);
             (void)buf_add(&c->failed_text, wire_verdict_text(v));
             (void)buf_add(&c->failed_relay, v->relay);
@@ -131,8 +131,8 @@ static void remember_failure(struct client_agent *c, const struct assignment *as
     }
 }
 
-/* What has come of the mail that is under way. Given back it has no results, and its recipients are
- * unlocked when the job is closed. */
+/* Settles the recipients of the mail in flight. Without an `end` the mail was returned undelivered:
+ * it has no results, and its recipients are unlocked when the job is closed. */
 static void on_told(void *arg, const struct assignment *assignment,
                     const struct assignment_end *end)
 {
@@ -152,7 +152,7 @@ static void on_told(void *arg, const struct assignment *assignment,
 
 /* ---- jobs ----------------------------------------------------------------------------------- */
 
-/* Give the next mail of the job to the client. False when the job is done. */
+/* Hands the next mail of the job to the client. Returns false if the job is done. */
 static bool begin_mail(struct client_agent *c)
 {
     struct assignment *assignment;
@@ -164,13 +164,13 @@ static bool begin_mail(struct client_agent *c)
     }
     assignment = assignment_make(&c->mail.ask, c->mail.content);
     c->mail.content = -1;
-    CHECK(assignment != NULL); /* its content is a file that we have made */
+    CHECK(assignment != NULL); /* content is a file that we made */
     c->has_mail = true;
     attempts_add(&c->attempts, assignment);
     return true;
 }
 
-/* A job that was fed ahead to a site that has failed meanwhile. */
+/* Settles a job for a site that has failed since the job was sent. */
 static void answer_failed(struct client_agent *c)
 {
     const struct wire_verdict v = {.kind = VERDICT_DEFERRED,
@@ -185,7 +185,7 @@ static void answer_failed(struct client_agent *c)
     }
 }
 
-/* Take what the scheduler asks for, until there is a job or nothing more. */
+/* Takes orders until there is a job or no further order. */
 static void take_orders(struct client_agent *c)
 {
     struct ta_order order;
@@ -195,9 +195,9 @@ static void take_orders(struct client_agent *c)
                       slice_equal(order.host, buf_slice(&c->failed_host));
 
         if (!failed) {
-            c->knows_failed = false; /* another host, or an end of the jobs fed ahead */
+            c->knows_failed = false; /* another host, or no more jobs sent in advance */
             buf_clear(&c->failed_host);
-            (void)buf_add(&c->failed_host, order.host); /* part of a line that fits */
+            (void)buf_add(&c->failed_host, order.host); /* fits: part of an order */
         }
         if (order.type == TA_ORDER_JOB && ta_job_open(&c->job, &c->agent, &order)) {
             c->has_job = true;
@@ -212,7 +212,7 @@ static void take_orders(struct client_agent *c)
     }
 }
 
-/* No mail is under way: do the next thing. False when there is nothing to be done. */
+/* Takes the next step while no mail is in flight. Returns false if there is none. */
 static bool advance(struct client_agent *c)
 {
     if (!c->has_job) {
@@ -227,7 +227,7 @@ static bool advance(struct client_agent *c)
     return true;
 }
 
-/* Everything that can be done now without waiting. */
+/* Does all work that needs no waiting. */
 static void turn(struct client_agent *c)
 {
     do {
@@ -260,14 +260,14 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd;
     (void)what;
-    (void)arg; /* the turn that follows does the work */
+    (void)arg; /* one_turn does the work */
 }
 
 static void one_turn(struct client_agent *c)
 {
     static const struct timeval period = {.tv_usec = TICK_MS * 1000};
     bool ticking = !TAILQ_EMPTY(&c->attempts.waiting) || c->agent.stop;
-    /* During a job nothing more is read, so that what waits has a limit. */
+    /* Stops reading during a job, which limits the orders that wait. */
     bool reading = !c->has_job && !c->agent.stop;
 
     CHECK((ticking ? event_add(c->tick, &period) : event_del(c->tick)) == 0);
@@ -277,7 +277,6 @@ static void one_turn(struct client_agent *c)
     turn(c);
 }
 
-/* Kept connections end in good order. */
 static void say_goodbye(struct client_agent *c)
 {
     struct mono until = mono_after(clock_mono(), GOODBYE_US);
@@ -290,8 +289,8 @@ static void say_goodbye(struct client_agent *c)
 
 /* ---- beginning and end ---------------------------------------------------------------------- */
 
-/* Standard input may be a file when a user tries the program by hand, which epoll does not take.
- */
+/* Opens an event loop without epoll, which does not support regular files: standard input may be a
+ * file when a user tries the program by hand. */
 static struct event_base *open_loop(void)
 {
     struct event_config *config = event_config_new();
@@ -311,7 +310,7 @@ static bool open_log(const struct smtp_options *options)
 
     buf_init(&where, 4096);
     buf_init(&error, LOG_LINE_MAX);
-    /* Standard error is the scheduler's stream. */
+    /* standard error belongs to the scheduler */
     (void)buf_addf(&where, "file:%s", options->log == NULL ? "/dev/null" : options->log);
     ok = !where.failed && log_open(buf_cstr(&where), ".", "sluice", "smtp", &error);
     if (!ok) {
@@ -325,17 +324,18 @@ static bool open_log(const struct smtp_options *options)
 static bool open_resolver(struct client_agent *c)
 {
     const struct conf *conf = c->role.conf;
-    const struct conf_list *servers = &conf->smtp_dns_server;
+    struct dns_sources sources = resolver_sources_of(&c->role, SLICE(""));
     struct slice anchors = role_file(&c->role, slice_string(conf->dnssec_trust_anchor_file));
     struct policy_origin where;
     struct buf error;
     bool ok;
 
     buf_init(&error, LOG_LINE_MAX);
-    c->resolver = resolver_new(c->base, servers->items, servers->count, slice_of("", 0), &error);
+    c->resolver = resolver_new(c->base, &sources, &error);
     ok = c->resolver != NULL;
     if (ok && anchors.len > 0 && policy_wants_dane(conf, &where)) { /* without them mail waits */
-        c->validator = resolver_new(c->base, servers->items, servers->count, anchors, &error);
+        sources.anchors = anchors;
+        c->validator = resolver_new(c->base, &sources, &error);
         ok = c->validator != NULL;
     }
     if (!ok) {
@@ -363,7 +363,7 @@ static void open_client(struct client_agent *c, uint64_t seed)
     c->tick = event_new(c->base, -1, EV_PERSIST, on_tick, c);
     CHECK(c->input != NULL && c->quit != NULL && c->term != NULL && c->tick != NULL);
     CHECK(event_add(c->quit, NULL) == 0 && event_add(c->term, NULL) == 0);
-    CHECK(sigprocmask(SIG_SETMASK, &c->agent.wait_mask, NULL) == 0); /* the loop takes it now */
+    CHECK(sigprocmask(SIG_SETMASK, &c->agent.wait_mask, NULL) == 0); /* the event loop has them */
 }
 
 static void close_client(struct client_agent *c)

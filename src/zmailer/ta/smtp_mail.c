@@ -14,7 +14,7 @@
 #include "mail_file.h"
 
 #define OUT_MAX       (2 * TA_JOB_PIECE_MAX)
-#define TEXTS_PER_MAX (ADDRESS_MAX + 1) /* of an address in the pool of texts */
+#define TEXTS_PER_MAX (ADDRESS_MAX + 1) /* bytes of an address in `texts` */
 
 static const struct ta_job_result no_address = {
     .outcome = TA_JOB_FAILED,
@@ -80,7 +80,7 @@ static int write_content(int fd, struct ta_content *content, bool *ret_8bit)
     return rc;
 }
 
-/* A file in memory with what recipient `i` gets. */
+/* Makes a memory file with the content for recipient `i`. Returns 0 or negative errno. */
 static int make_content(struct smtp_mail *mail, const struct ta_job *job, size_t i)
 {
     struct ta_content *content = mem_new(sizeof *content);
@@ -104,7 +104,8 @@ static int make_content(struct smtp_mail *mail, const struct ta_job *job, size_t
 
 /* ---- addresses ------------------------------------------------------------------------------ */
 
-/* The stored form of a word, in the pool of texts. ptr NULL: it is no address. */
+/* Appends the stored form of an address to `texts`. Returns a slice with ptr NULL if the word is no
+ * address. */
 static struct slice take_address(struct smtp_mail *mail, struct slice word, bool *ret_utf8)
 {
     size_t before = buf_len(&mail->texts);
@@ -120,7 +121,7 @@ static struct slice take_address(struct smtp_mail *mail, struct slice word, bool
     return word;
 }
 
-/* A value that may stand behind a `=` of MAIL or RCPT; else nothing. */
+/* Returns the value if it may follow a `=` of MAIL or RCPT, otherwise an empty slice. */
 static struct slice take_value(struct slice value, size_t max)
 {
     if (value.len > max) {
@@ -134,8 +135,8 @@ static struct slice take_value(struct slice value, size_t max)
     return value;
 }
 
-/* Names and address literals, one or a list: nothing that the next hops of a transport would take
- * for something else. */
+/* Does it contain only names and address literals, one or a list? Nothing else would be safe in a
+ * transport's next hops. */
 static bool host_valid(struct slice host)
 {
     bool literal = slice_starts(host, SLICE("["));
@@ -183,7 +184,7 @@ static void set_up(struct smtp_mail *mail, const struct smtp_options *options,
 
     *mail = (struct smtp_mail){.content = -1};
     buf_init(&mail->texts, room);
-    /* Slices into the buffer are kept, so it must not move. */
+    /* slices into the buffer are kept, so its memory must not move */
     CHECK(buf_room(&mail->texts, room) != NULL);
     mail->rcpts = mem_array(rcpt_count, sizeof mail->rcpts[0]);
     mail->ask = (struct wire_deliver){
@@ -213,7 +214,8 @@ static void settle_run(struct ta_job *job, size_t first, size_t end,
     }
 }
 
-/* Sender, recipients, next hop and content. False when there is nothing to deliver of it. */
+/* Fills in sender, recipients, next hop and content. Returns false if nothing is left to
+ * deliver. */
 static bool fill_in(struct smtp_mail *mail, const struct smtp_options *options, struct ta_job *job,
                     size_t first, size_t end)
 {
@@ -270,7 +272,7 @@ bool smtp_mail_next(struct smtp_mail *mail, const struct smtp_options *options, 
 void smtp_mail_fini(struct smtp_mail *mail)
 {
     if (mail->content >= 0) {
-        (void)close(mail->content); /* in memory */
+        (void)close(mail->content); /* a memory file */
     }
     mem_free(mail->rcpts);
     buf_fini(&mail->texts);

@@ -1,10 +1,10 @@
 /*
- * One mail of a job as the SMTP client takes it: those recipients that get the same bytes from the
- * same sender at the same place, their content in the form it travels in.
+ * One mail of a job in the form of the SMTP client: recipients with the same content, sender and
+ * host, and that content in wire form.
  *
- * What a control file has for addresses, parameters and hosts is checked here: nothing that could
- * become more than an argument of an SMTP command goes on. Recipients whose address is none have
- * their result then, and are not among those of the mail.
+ * Addresses, parameters and hosts of the control file are checked here, so that each can only
+ * become an argument of an SMTP command. A recipient whose address is invalid is settled at once
+ * and left out of the mail.
  */
 #ifndef ZMAILER_SMTP_MAIL_H
 #define ZMAILER_SMTP_MAIL_H
@@ -18,15 +18,16 @@
 #include "wire.h"
 
 struct smtp_mail {
-    struct wire_deliver ask;         /* slices point into the job and into what is below */
-    struct wire_deliver_rcpt *rcpts; /* owned; ask.rcpts. `n` is the recipient's index in the job */
-    struct buf texts;                /* sender, addresses, next hop */
-    int content;                     /* descriptor; -1 once it was taken */
+    struct wire_deliver ask;         /* slices point into the job and into the members below */
+    struct wire_deliver_rcpt *rcpts; /* owned; also ask.rcpts. `n` is the recipient's index in the
+                                      * job */
+    struct buf texts;                /* sender, addresses and next hop */
+    int content;                     /* file descriptor; -1 after it was taken */
 };
 
-/* The mail of the recipients that begin with *first, which goes behind them. False when none is
- * left to deliver to: those have a result, but for some that are to be tried again because
- * something failed here (then the scheduler was told). */
+/* Makes a mail of the recipients that begin with *first, and sets *first to the next recipient
+ * after them. Returns false if nothing is left to deliver: those recipients are settled, or will be
+ * tried again after an error here, which the scheduler was sent. */
 bool smtp_mail_next(struct smtp_mail *mail, const struct smtp_options *options, struct ta_job *job,
                     size_t *first);
 

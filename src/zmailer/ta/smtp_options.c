@@ -26,7 +26,7 @@ static _Noreturn void usage(const char *why)
 
 static const struct {
     const char *word;
-    const char *parameters[6]; /* what it is called here */
+    const char *parameters[6]; /* names of these timeouts here */
 } timeouts[] = {
     {"conn", {"smtp_connect_timeout"}},
     {"cmd", {"smtp_helo_timeout", "smtp_mail_timeout", "smtp_rcpt_timeout"}},
@@ -35,7 +35,7 @@ static const struct {
     {"dot", {"smtp_data_done_timeout"}},
 };
 
-/* "conn=30s", or a number alone for commands. */
+/* Reads "conn=30s", or a number alone, which is the timeout of commands. */
 static void take_timeout(struct slice text, struct buf *out)
 {
     struct slice value = text, word = slice_cut(&value, '=');
@@ -86,7 +86,7 @@ static uint16_t take_port(const char *text)
     return (uint16_t)n;
 }
 
-/* A value that is one word, for a line of a configuration. */
+/* Appends a line of configuration whose value must be one word. */
 static void put_parameter(struct buf *out, const char *name, const char *value)
 {
     if (value[0] == '\0' || strpbrk(value, " \t\r\n\"'$#") != NULL) {
@@ -112,7 +112,7 @@ static void load(const char *path, struct buf *text, struct smtp_options *option
         conf_problems_fini(&problems);
     }
     if (!ok) {
-        errors.failed = false; /* what fits will do */
+        errors.failed = false; /* print as many as fit */
         for (struct slice rest = buf_slice(&errors); rest.len > 0;) {
             struct slice line = slice_cut(&rest, '\n');
 
@@ -177,7 +177,7 @@ void smtp_options_read(int argc, char **argv, struct smtp_options *ret_options)
             exit(EX_OK);
         case '?':
             usage("unknown option, one that is not supported (-7 -A -O -S -W), or no value for it");
-        default: /* of ZMailer's smtp, with nothing to do here */
+        default: /* option of ZMailer's smtp without a meaning here */
             break;
         }
     }
@@ -202,12 +202,13 @@ void smtp_options_fini(struct smtp_options *options)
 
 /* ---- next hops ------------------------------------------------------------------------------ */
 
-static void put_hop(const struct smtp_options *options, struct slice host, bool no_mx,
+/* Appends a next hop to the list that begins at `start` of *out. */
+static void put_hop(const struct smtp_options *options, struct slice host, bool no_mx, size_t start,
                     struct buf *out)
 {
     bool in_brackets = slice_starts(host, SLICE("["));
 
-    if (buf_len(out) > 0) {
+    if (buf_len(out) > start) {
         (void)buf_add_string(out, ", ");
     }
     (void)buf_addf(out, "%s%.*s%s", no_mx && !in_brackets ? "[" : "", SLICE_ARGS(host),
@@ -217,10 +218,11 @@ static void put_hop(const struct smtp_options *options, struct slice host, bool 
     }
 }
 
-/* The router has looked up the exchangers it lists, so they are hosts. */
+/* Appends a list of exchangers. The router has already looked up their MX records, so they are
+ * hosts. */
 static void put_list(const struct smtp_options *options, struct slice list, struct buf *out)
 {
-    size_t count = 0;
+    size_t count = 0, start = buf_len(out);
 
     while (list.len > 0 && count < SMTP_OPTIONS_HOPS_MAX) {
         size_t len = 0;
@@ -229,7 +231,7 @@ static void put_list(const struct smtp_options *options, struct slice list, stru
             len++;
         }
         if (len > 0) {
-            put_hop(options, slice_of(list.ptr, len), true, out);
+            put_hop(options, slice_of(list.ptr, len), true, start, out);
             count++;
         }
         list = slice_skip(list, len + 1);
@@ -239,10 +241,10 @@ static void put_list(const struct smtp_options *options, struct slice list, stru
 void smtp_options_nexthop(const struct smtp_options *options, struct slice host, struct buf *out)
 {
     if (options->force_to != NULL) {
-        put_hop(options, slice_string(options->force_to), options->no_mx, out);
+        put_hop(options, slice_string(options->force_to), options->no_mx, buf_len(out), out);
     } else if (slice_starts(host, SLICE("("))) {
         put_list(options, host, out);
     } else {
-        put_hop(options, host, options->no_mx, out);
+        put_hop(options, host, options->no_mx, buf_len(out), out);
     }
 }

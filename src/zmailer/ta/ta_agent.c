@@ -11,7 +11,7 @@
 
 #define READ_MAX 4096
 
-/* A signal has nowhere else to put it. */
+/* Set by signal handlers, which get no argument. */
 static volatile sig_atomic_t asked_to_quit;
 
 static void on_quit(int signal_number)
@@ -51,7 +51,7 @@ void ta_agent_read(struct ta_agent *a)
     char *room = buf_room(&a->input, READ_MAX);
     ssize_t n;
 
-    CHECK(room != NULL); /* ta_agent_next leaves less than one order */
+    CHECK(room != NULL); /* fits: ta_agent_next leaves less than one order */
     n = read(a->in, room, READ_MAX);
     if (n > 0) {
         buf_grew(&a->input, (size_t)n);
@@ -60,7 +60,7 @@ void ta_agent_read(struct ta_agent *a)
     }
 }
 
-/* The signals are blocked but for the time of waiting. */
+/* Was the agent asked to quit? The signals are blocked except while waiting. */
 static bool is_asked_to_quit(void)
 {
     sigset_t pending;
@@ -79,7 +79,7 @@ bool ta_agent_next(struct ta_agent *a, struct ta_order *ret_order)
         a->stop = true;
         return false;
     }
-    if (len == waiting.len) { /* part of a line at the end of input is no order */
+    if (len == waiting.len) { /* an incomplete line at the end of input is no order */
         a->stop = a->ended;
         return false;
     }
@@ -118,7 +118,7 @@ void ta_agent_say(struct ta_agent *a, struct slice lines)
         if (n >= 0) {
             lines = slice_skip(lines, (size_t)n);
         } else if (errno == EAGAIN) {
-            (void)poll(&out, 1, -1); /* the write tells */
+            (void)poll(&out, 1, -1); /* the next write returns the error */
         } else if (errno != EINTR) {
             a->gone = a->stop = true;
         }
@@ -139,7 +139,7 @@ void ta_agent_comment(struct ta_agent *a, const char *format, ...)
     buf_init(&text, TA_LINE_MAX);
     va_start(args, format);
     (void)buf_addf(&text, "# %s[%d]: ", a->name, (int)a->pid);
-    (void)buf_addv(&text, format, args); /* a text that is too long is left out */
+    (void)buf_addv(&text, format, args); /* a text that is too long is cut off */
     va_end(args);
     rest = buf_slice(&text);
     if (slice_find(rest, '\n') == rest.len && buf_add_byte(&text, '\n')) {

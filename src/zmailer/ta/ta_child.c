@@ -21,7 +21,7 @@ static _Noreturn void child_main(ta_child_body *body, void *arg, int output, int
 
     (void)setpgid(0, 0);
     child_reset_signals();
-    /* Pipes of an agent are never 0..2, which it has from its start. */
+    /* Pipes of an agent are never 0..2, which are open from its start. */
     if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0 ||
         dup2(output, STDERR_FILENO) < 0 || (copy >= 0 && dup2(copy, TA_CHILD_FD) < 0)) {
         _exit(EX_OSERR);
@@ -51,7 +51,8 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Until it has ended: a grandchild that keeps the pipe open is not waited for. */
+/* Collects the output until the child has ended. A grandchild that keeps the pipe open is not
+ * waited for. */
 static void watch(pid_t pid, int pid_fd, int output_fd, int timeout_s, struct buf *output,
                   struct ta_child_end *end)
 {
@@ -63,7 +64,7 @@ static void watch(pid_t pid, int pid_fd, int output_fd, int timeout_s, struct bu
 
         if (left <= 0 && !end->timed_out) {
             end->timed_out = true;
-            (void)kill(-pid, SIGKILL); /* gone already: all the better */
+            (void)kill(-pid, SIGKILL); /* may fail if the child has ended already */
             (void)kill(pid, SIGKILL);
         }
         (void)poll(fds, 2, end->timed_out ? -1 : left > 1000000 ? 1000000 : (int)left);
@@ -91,19 +92,19 @@ int ta_child_run(ta_child_body *body, void *arg, int fd, int timeout_s, struct b
     if (pipe2(pipe_fds, O_CLOEXEC) != 0) {
         return -errno;
     }
-    /* No handler of ours may run in the child. */
+    /* no signal handler of ours may run in the child */
     CHECK(sigfillset(&all) == 0 && sigprocmask(SIG_BLOCK, &all, &before) == 0);
     pid = fork();
     if (pid == 0) {
         child_main(body, arg, pipe_fds[1], fd);
     }
     CHECK(sigprocmask(SIG_SETMASK, &before, NULL) == 0);
-    (void)close(pipe_fds[1]); /* the child's */
+    (void)close(pipe_fds[1]); /* belongs to the child */
     if (pid < 0) {
         (void)close(pipe_fds[0]); /* no process writes to it */
         return -EAGAIN;
     }
-    (void)setpgid(pid, pid); /* the child does the same: one is first */
+    (void)setpgid(pid, pid); /* the child does the same, whichever runs first */
     CHECK(fcntl(pipe_fds[0], F_SETFL, O_NONBLOCK) == 0);
     pid_fd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (pid_fd < 0) {
@@ -111,11 +112,11 @@ int ta_child_run(ta_child_body *body, void *arg, int fd, int timeout_s, struct b
         (void)kill(pid, SIGKILL);
     } else {
         watch(pid, pid_fd, pipe_fds[0], timeout_s, ret_output, ret_end);
-        (void)close(pid_fd); /* it has ended */
+        (void)close(pid_fd); /* the process has ended */
     }
     while (waitpid(pid, &ret_end->wait_status, 0) < 0) {
         CHECK(errno == EINTR);
     }
-    (void)close(pipe_fds[0]); /* read as far as it goes */
+    (void)close(pipe_fds[0]); /* all output was read */
     return rc;
 }

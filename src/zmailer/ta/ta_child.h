@@ -1,9 +1,9 @@
 /*
- * A child process that does one thing, and is waited for.
+ * Runs one function in a child process and waits for its end.
  *
- * It is a process group of its own, with nothing open but what the body is given: when its time is
- * over the whole group is killed. What it says is collected; the rest of too much is read and
- * forgotten.
+ * The child is a process group of its own and has no descriptors open except those passed to it. At
+ * the timeout the whole group is killed. The child's output is collected; output beyond the limit
+ * is discarded.
  */
 #ifndef ZMAILER_TA_CHILD_H
 #define ZMAILER_TA_CHILD_H
@@ -12,19 +12,20 @@
 
 #include "buf.h"
 
-/* The descriptor that a child keeps beside the three standard ones. */
+/* The one descriptor that a child keeps next to the three standard ones. */
 #define TA_CHILD_FD 3
 
-/* Never returns: ends with child_fail, _exit, or another program. */
+/* Body of a child. Never returns: ends with child_fail, _exit, or by executing a program. */
 typedef void ta_child_body(void *arg);
 
 struct ta_child_end {
-    int wait_status; /* of waitpid */
+    int wait_status; /* status of waitpid */
     bool timed_out;
 };
 
-/* Run `body` with standard input from nowhere, output and errors collected in *ret_output, and `fd`
- * (-1: none) as TA_CHILD_FD. 0, or negative errno when there is no such child. */
+/* Runs `body` with an empty standard input, with its output and errors collected in *ret_output,
+ * and with `fd` (-1: none) as TA_CHILD_FD. Returns 0, or negative errno if the child could not be
+ * started. */
 int ta_child_run(ta_child_body *body, void *arg, int fd, int timeout_s, struct buf *ret_output,
                  struct ta_child_end *ret_end);
 

@@ -14,26 +14,26 @@
 #include "mem.h"
 #include "notary.h"
 
-/* Bytes that must be there where a tag is changed: ZMailer's agents read as many. */
+/* Smallest number of bytes from a tag to the end of the file; ZMailer's agents read as many. */
 #define TAG_ROOM 16
-/* Bytes of one field of a notary, but for the address; and of a text. */
+/* Longest field of a notary except the address, and longest text, in bytes. */
 #define FIELD_MAX 1024
 #define TEXT_MAX  8192
-/* Result lines that wait for their tags to be synced. */
+/* Bytes of result lines that wait for their tags to be synced. */
 #define RESULTS_MAX ((size_t)4 * TA_LINE_MAX)
-/* How often, a millisecond apart, another agent is waited for that is at the same tag, or in the
- * middle of an append. */
+/* Number of tries, a millisecond apart, to wait for another agent that changes the same tag or is
+ * appending a line. */
 #define PATIENCE 50
 
 static void pause_ms(void)
 {
-    (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); /* a signal makes it shorter */
+    (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); /* a signal may end it earlier */
 }
 
 /* ---- files ---------------------------------------------------------------------------------- */
 
-/* At most two hash directories, each a capital letter, and a name that begins with a digit.
- * *ret_directories is how many bytes of it are directories. */
+/* Does the path have at most two hash directories, each a capital letter, and a name that begins
+ * with a digit? *ret_directories is the length of the directories in bytes. */
 static bool path_valid(struct slice path, size_t *ret_directories)
 {
     size_t at = 0;
@@ -48,7 +48,7 @@ static bool path_valid(struct slice path, size_t *ret_directories)
            slice_find(path, '/') == path.len && slice_find(path, '\0') == path.len;
 }
 
-/* A regular file. Negative errno when it is none. */
+/* Opens a regular file. Returns a descriptor or negative errno. */
 static int open_regular(const char *path, int flags, struct stat *ret_st)
 {
     int fd = open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -57,7 +57,7 @@ static int open_regular(const char *path, int flags, struct stat *ret_st)
         return -errno;
     }
     if (fstat(fd, ret_st) != 0 || !S_ISREG(ret_st->st_mode) || ret_st->st_size < 0) {
-        (void)close(fd); /* not wanted */
+        (void)close(fd); /* not a regular file */
         return -EINVAL;
     }
     return fd;
@@ -71,7 +71,7 @@ static int read_all(int fd, char *bytes, size_t size)
         ssize_t n = pread(fd, bytes + at, size - at, (off_t)at);
 
         if (n == 0) {
-            return -EIO; /* it never becomes shorter */
+            return -EIO; /* control and message files never shrink */
         }
         if (n < 0 && errno != EINTR) {
             return -errno;
@@ -127,7 +127,7 @@ static bool open_message(struct ta_job *job, struct slice directories)
     struct stat st = {0};
     int rc;
 
-    /* The parser has seen to it that the name has no slash and begins with a digit. */
+    /* the parser has checked that the name has no slash and begins with a digit */
     if (len < 0 || (size_t)len >= sizeof path || job->control.name.len == 0) {
         return fail(job, "message file", "no name, or one that is too long");
     }
@@ -147,7 +147,8 @@ static bool open_message(struct ta_job *job, struct slice directories)
 
 /* ---- tags ----------------------------------------------------------------------------------- */
 
-/* Keep other agents of ours off one byte of the file. Those without such locks are not kept off. */
+/* Locks one byte of the file against our other agents; ZMailer's agents ignore the lock. Returns
+ * false if another agent holds it. */
 static bool guard(const struct ta_job *job, uint64_t at, int tries)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)at, .l_len = 1};
@@ -157,7 +158,7 @@ static bool guard(const struct ta_job *job, uint64_t at, int tries)
             return false;
         }
         if (errno != EAGAIN && errno != EACCES && errno != EINTR) {
-            return true; /* a file system without locks: then without */
+            return true; /* the file system has no locks; go on without */
         }
         pause_ms();
     }
@@ -171,14 +172,15 @@ static void unguard(const struct ta_job *job, uint64_t at)
     (void)fcntl(job->file, F_OFD_SETLK, &lock); /* closing the file does the same */
 }
 
-/* Our lock as it stands in the file; no bytes where it has no place. */
+/* Writes our lock as it stands in the file. Returns its length, 0 if the line has no columns for
+ * it. */
 static size_t own_mark(const struct ta_job *job, const struct control_rcpt *r,
                        char ret_bytes[CONTROL_MARK_MAX])
 {
     return control_mark(r, '~', job->agent->pid, ret_bytes);
 }
 
-/* Does the line begin with `was`? The file may have been changed since it was read. */
+/* Does the tag still begin with `was`? The file may have changed since it was read. */
 static bool tag_is(const struct ta_job *job, const struct control_rcpt *r, const char *was,
                    size_t len)
 {
@@ -208,7 +210,8 @@ static bool lock_rcpt(struct ta_job *job, const struct control_rcpt *r)
     return ok;
 }
 
-/* From our lock to what became of it. What another has taken in the meantime is left alone. */
+/* Replaces our lock by the tag of the result. A tag that another process has changed meanwhile
+ * stays as it is. */
 static void set_tag(struct ta_job *job, const struct control_rcpt *r, char tag)
 {
     char was[CONTROL_MARK_MAX], mark[CONTROL_MARK_MAX];
@@ -218,7 +221,7 @@ static void set_tag(struct ta_job *job, const struct control_rcpt *r, char tag)
         was[0] = ' ';
         was_len = 1;
     }
-    (void)guard(job, r->offset + 1, PATIENCE); /* the recipient is ours, with or without */
+    (void)guard(job, r->offset + 1, PATIENCE); /* with or without it the recipient is ours */
     if (!tag_is(job, r, was, was_len) || !put_tag(job, r, mark, len)) {
         ta_agent_comment(job->agent, "%.*s: the lock at %llu is lost", SLICE_ARGS(job->path),
                          (unsigned long long)r->offset);
@@ -248,7 +251,7 @@ static bool lock_rcpts(struct ta_job *job, struct slice host)
             job->rcpts[job->rcpt_count++] = (struct ta_job_rcpt){.rcpt = r};
         }
     }
-    /* A file without a name was removed since we have opened it: its mail is no more. */
+    /* a file without a name was removed after we opened it, and its mail with it */
     return job->rcpt_count > 0 && fstat(job->file, &st) == 0 && st.st_nlink > 0;
 }
 
@@ -281,7 +284,7 @@ void ta_job_close(struct ta_job *job)
     ta_job_tell(job);
     buf_fini(&job->results);
     if (job->file >= 0) {
-        (void)close(job->file); /* what counts is synced */
+        (void)close(job->file); /* all that counts is synced */
     }
     if (job->message >= 0) {
         (void)close(job->message); /* only read */
@@ -338,9 +341,9 @@ size_t ta_job_run(const struct ta_job *job, size_t first)
 static const struct {
     const char *action;
     char tag;
-    enum ta_status plain;  /* when there is nothing to be reported, or not yet */
-    enum ta_status noted;  /* with a `d` line of ours */
-    enum ta_status fallen; /* when that could not be written */
+    enum ta_status plain;  /* no report is due, or not yet */
+    enum ta_status noted;  /* our `d` line was written */
+    enum ta_status fallen; /* the `d` line could not be written */
 } outcomes[] = {
     [TA_JOB_DELIVERED] = {"delivered", '+', TA_OK3, TA_OK2, TA_OK},
     [TA_JOB_RELAYED] = {"relayed", '+', TA_OK3, TA_OK2, TA_OK},
@@ -350,7 +353,7 @@ static const struct {
     [TA_JOB_DEFERRED_ALL] = {"delayed", ' ', TA_DEFERALL, TA_DEFERALL, TA_DEFERALL},
 };
 
-/* Is a `d` line due? */
+/* Must a `d` line be written? */
 static bool is_noted(const struct control_rcpt *r, enum ta_job_outcome outcome)
 {
     return outcome == TA_JOB_FAILED ||
@@ -363,7 +366,7 @@ static struct slice cut(struct slice s, size_t max)
     return slice_of(s.ptr, s.len < max ? s.len : max);
 }
 
-/* All six fields, because the reports of ZMailer 3.0.1 fall over fewer. */
+/* Appends all six fields, because the reports of ZMailer 3.0.1 fail with fewer. */
 static void put_notary(struct buf *out, const struct ta_job *job, const struct control_rcpt *r,
                        const struct ta_job_result *result)
 {
@@ -381,7 +384,8 @@ static void put_notary(struct buf *out, const struct ta_job *job, const struct c
     CHECK(!out->failed);
 }
 
-/* Where the last line has no end: an agent is about to write it, or has died doing so. */
+/* Does the file end in an incomplete line that stays so? An agent may still be writing that line,
+ * or have died while doing so. */
 static bool ends_in_part(const struct ta_job *job)
 {
     struct stat before, after;
@@ -403,14 +407,14 @@ static bool ends_in_part(const struct ta_job *job)
     return false;
 }
 
-/* One write at the end of the file, whole or not at all, and on disk. */
+/* Appends the line to the file with one write, whole or not at all, and syncs it. */
 static int append(struct ta_job *job, struct slice line)
 {
     int flags = fcntl(job->file, F_GETFL), rc;
     struct stat st;
     ssize_t n;
 
-    /* The same open file, because by its name there may be another by now. */
+    /* Sets the flag on the same open file, because the name may belong to another file by now. */
     if (flags < 0 || fcntl(job->file, F_SETFL, flags | O_APPEND) != 0) {
         return -errno;
     }
@@ -419,7 +423,8 @@ static int append(struct ta_job *job, struct slice line)
     if (n > 0 && rc != 0) {
         off_t end = lseek(job->file, 0, SEEK_CUR);
 
-        /* Another's line behind ours stays, and makes of both what readers pass over. */
+        /* If another process has appended after our partial line, both stay; readers skip the
+         * merged line. */
         if (fstat(job->file, &st) == 0 && st.st_size == end) {
             rc = ftruncate(job->file, end - n) == 0 ? rc : -errno;
         }
@@ -470,8 +475,8 @@ static bool note(struct ta_job *job, const struct control_rcpt *r, struct slice 
     return rc == 0;
 }
 
-/* A failure that can't be noted would be a bounce that is not sent: it is tried again. A success
- * would be delivered again, so the scheduler is asked to note it. */
+/* A failure whose `d` line can't be written is tried again, because its bounce would not be sent. A
+ * success must not be tried again, so the scheduler is asked to write the line. */
 void ta_job_settle(struct ta_job *job, size_t i, const struct ta_job_result *result)
 {
     const struct control_rcpt *r = job->rcpts[i].rcpt;
@@ -509,7 +514,8 @@ void ta_job_settle(struct ta_job *job, size_t i, const struct ta_job_result *res
 void ta_job_tell(struct ta_job *job)
 {
     if (job->unsynced && fdatasync(job->file) != 0) {
-        (void)fail(job, "sync", strerror(errno)); /* it was delivered: a power cut may repeat it */
+        (void)fail(job, "sync", strerror(errno)); /* the recipients have their mail; a power cut may
+                                                   * repeat the delivery */
     }
     job->unsynced = false;
     if (buf_len(&job->results) > 0) {
@@ -535,11 +541,6 @@ void ta_content_init(struct ta_content *c, const struct ta_job *job, size_t i)
     c->headers = group_of(job, i)->headers;
     c->at = job->control.body_at;
     c->next = TA_CONTENT_HEADERS;
-}
-
-uint64_t ta_content_size(const struct ta_job *job, size_t i)
-{
-    return group_of(job, i)->headers.len + 1 + job->message_size - job->control.body_at;
 }
 
 static int read_body(struct ta_content *c, struct slice *ret_piece)

@@ -6,7 +6,7 @@
 
 static const struct {
     enum ta_job_outcome outcome;
-    const char *code; /* of SMTP, for the diagnostic */
+    const char *code; /* SMTP code in the diagnostic */
 } classes[] = {
     [STATUS_SUCCESS] = {TA_JOB_DELIVERED, "250"},
     [STATUS_TRANSIENT] = {TA_JOB_DEFERRED, "450"},

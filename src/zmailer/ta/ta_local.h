@@ -1,4 +1,4 @@
-/* Results of agents that deliver on this machine, in the words of ZMailer's own. */
+/* Results of agents that deliver on this machine, worded as by ZMailer's own agents. */
 #ifndef ZMAILER_TA_LOCAL_H
 #define ZMAILER_TA_LOCAL_H
 
@@ -6,7 +6,8 @@
 #include "status.h"
 #include "ta_job.h"
 
-/* The class of `status` decides between success, failure and deferral; `text` says why. */
+/* Settles recipient `i`. The class of `status` decides between success, failure and deferral;
+ * `text` is the reason. */
 void ta_local_settle(struct ta_job *job, size_t i, struct status status, struct slice text);
 
 #endif

@@ -1,5 +1,4 @@
-/* The life of an agent that does one thing after the other, and what such agents know of the
- * world. */
+/* Main loop, time and host name of agents that process one job at a time. */
 #ifndef ZMAILER_TA_RUN_H
 #define ZMAILER_TA_RUN_H
 
@@ -7,16 +6,16 @@
 #include "ta_job.h"
 #include "times.h"
 
-/* Settles the recipients of a job, or some of them: the others are tried again. */
+/* Settles recipients of a job; those that it leaves out are tried again. */
 typedef void ta_run_work(struct ta_job *job, void *arg);
 
-/* Until the scheduler wants no more. Returns the exit status, of sysexits(3). */
+/* Runs until the scheduler ends the agent. Returns the exit status, of sysexits(3). */
 int ta_run(struct ta_agent *agent, ta_run_work *work, void *arg);
 
-/* The time. */
+/* Returns the current time. */
 struct wall ta_run_now(void);
 
-/* Our name, "localhost" when we have none. */
+/* Writes our host name, or "localhost" if there is none. */
 #define TA_RUN_HOST_SIZE 256
 void ta_run_host(char ret_name[TA_RUN_HOST_SIZE]);
 

@@ -14,12 +14,12 @@
 
 #define PATH_SIZE    512
 #define ENVELOPE_MAX ((size_t)256 << 20)
-/* Names that a crash may have left are tried around. */
+/* Number of file names that are tried; a crash may have left some. */
 #define NAME_TRIES 20
 
 static int fail(struct buf *why, const char *doing, const char *what, int error)
 {
-    (void)buf_addf(why, "%s %s: %s", doing, what, strerror(error)); /* a cut text will do */
+    (void)buf_addf(why, "%s %s: %s", doing, what, strerror(error)); /* the text may be cut */
     return -error;
 }
 
@@ -55,7 +55,8 @@ static int create(const struct ta_submission *s, char path[PATH_SIZE])
     return fd < 0 ? -errno : fd;
 }
 
-/* Where the router looks for it: with ROUTERDIRHASH=1 in a directory by its number. */
+/* Makes the router's path of the message: with ROUTERDIRHASH=1 in a hash directory by its
+ * number. */
 static void router_path(const struct ta_submission *s, uint64_t number, char path[PATH_SIZE])
 {
     const char *levels = conf_zenv(s->zenv, SLICE("ROUTERDIRHASH"));
@@ -66,7 +67,7 @@ static void router_path(const struct ta_submission *s, uint64_t number, char pat
         control_hash_directory(number, 1, hash);
         (void)snprintf(path, PATH_SIZE, "../router/%s", hash);
         if (stat(path, &st) != 0) {
-            hash[0] = '\0'; /* the router looks above it, too */
+            hash[0] = '\0'; /* the router also reads the directory above */
         }
     }
     (void)snprintf(path, PATH_SIZE, "../router/%s%" PRIu64, hash, number);
@@ -150,7 +151,7 @@ int ta_submit(const struct ta_submission *s, char ret_spoolid[CONTROL_SPOOLID_MA
         }
     }
     if (rc != 0) {
-        (void)unlink(from); /* debris at worst */
+        (void)unlink(from); /* at worst an unused file remains */
         return rc;
     }
     rc = sync_directory_of(to);

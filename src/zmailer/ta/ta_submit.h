@@ -1,9 +1,9 @@
 /*
- * Handing a new message (postoffice/router_file.h) to ZMailer's router, from an agent.
+ * Hands a new message (postoffice/router_file.h) of an agent to ZMailer's router:
  *
- *     public/HOST:PID written, synced -> renamed to router/INODE -> router/ synced -> router told
+ *     public/HOST:PID written, synced -> renamed to router/INODE -> router/ synced -> notify
  *
- * The files are those beside the current directory, POSTOFFICE/transport.
+ * The directories are relative to POSTOFFICE, the parent of the current directory.
  */
 #ifndef ZMAILER_TA_SUBMIT_H
 #define ZMAILER_TA_SUBMIT_H
@@ -20,7 +20,7 @@
 
 struct ta_submit_rcpt {
     struct slice address;
-    struct slice dsn; /* words of an `N` line; empty: none */
+    struct slice dsn; /* words of an `N` line; may be empty */
 };
 
 struct ta_submission {
@@ -28,12 +28,13 @@ struct ta_submission {
     struct router_envelope envelope;
     const struct ta_submit_rcpt *rcpts;
     size_t rcpt_count;
-    mail_read *read; /* header, empty line and body; lines end as they will */
+    mail_read *read; /* source of header, empty line and body; any line ends */
     void *arg;
 };
 
-/* 0 and the printable identification of the new message, or negative errno with what failed in
- * *ret_why: -EINVAL when something in the envelope can't stand there. */
+/* Submits a message. Returns 0 with the printable id of the new message, or negative errno with the
+ * failed step in *ret_why. -EINVAL: the envelope contains something that a router file can't
+ * have. */
 int ta_submit(const struct ta_submission *s, char ret_spoolid[CONTROL_SPOOLID_MAX],
               struct buf *ret_why);
 

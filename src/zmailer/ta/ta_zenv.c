@@ -18,7 +18,7 @@ struct conf *ta_zenv_load(const char *program)
     struct buf text;
 
     buf_init(&text, TEXT_MAX);
-    /* For a postoffice the compiled-in file is looked at, too. */
+    /* with a postoffice as spool the compiled-in file is read, too */
     (void)buf_add_string(&text, "spool = postoffice:..\n");
     if (path != NULL && path[0] != '\0') {
         (void)buf_addf(&text, "zenv_file = %s\n", path);

@@ -1,12 +1,14 @@
-/* ZMailer's variables, as agents know them: from the file that the environment names as ZCONFIG,
- * else from the one whose path is compiled in, with compiled-in values where it says nothing. */
+/* ZMailer's variables for agents: from the file named by ZCONFIG in the environment, otherwise from
+ * the file whose path is compiled in. Variables that the file does not set have compiled-in
+ * values. */
 #ifndef ZMAILER_TA_ZENV_H
 #define ZMAILER_TA_ZENV_H
 
 #include "conf.h"
 
-/* A configuration for conf_zenv and nothing else; free with conf_free. Ends the program, with words
- * on standard error, when the file can't be read. `program` is for these. */
+/* Loads a configuration that only conf_zenv may be used with; free it with conf_free. Ends the
+ * program with a message on standard error if the file can't be read. `program` is its name in that
+ * message. */
 struct conf *ta_zenv_load(const char *program);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * KILL THREAD and REROUTE of the mailq protocol: recipients of one transport and next hop leave,
- * and no report is sent. Those that are killed are done with; those that are rerouted go back to
- * the router of their postoffice. What their messages have for others stays.
+ * KILL THREAD and REROUTE of the mailq protocol: remove the recipients of one transport and next
+ * hop, without a report. Killed recipients are done; rerouted ones are returned to the router of
+ * their postoffice. Other recipients of their messages stay.
  */
 #include "dismiss.h"
 
@@ -20,24 +20,24 @@
 #include "spool_reroute.h"
 #include "spool_search.h"
 
-/* Messages, and recipients of one, in one piece. */
+/* Messages, and recipients of a message, that are processed at once. */
 #define DISMISS_PAGE  100
 #define DISMISS_RCPTS 200
 
 enum dismiss_how { DISMISS_KILL, DISMISS_REROUTE };
 
-/* Who is to leave, and the messages that had some of them. */
+/* Recipients to remove, and the messages that had some of them. */
 struct dismissal {
     enum dismiss_how how;
     uint64_t token;
-    char *thread; /* owned: "transport/nexthop", where these point: */
+    char *thread; /* owned: "transport/nexthop"; the next two point into it */
     struct slice transport, nexthop;
-    int rc; /* what ended the page early */
+    int rc; /* error that ended the page early */
     bool more;
     struct msg_id last;
-    struct delivery **deliveries; /* owned: of the thread, borrowed each */
+    struct delivery **deliveries; /* owned array of the thread's deliveries; each is borrowed */
     size_t delivery_count, delivery_size;
-    uint64_t under_way; /* recipients that stay for their deliveries */
+    uint64_t under_way; /* number of recipients that stay because of an active delivery */
     struct {
         struct msg_id id;
         char *name; /* owned */
@@ -46,7 +46,7 @@ struct dismissal {
     size_t done_count;
 };
 
-/* ---- what is under way ---------------------------------------------------------------------- */
+/* ---- active deliveries ----------------------------------------------------------------------- */
 
 static void find_deliveries(struct queue *q, struct dismissal *d)
 {
@@ -85,7 +85,7 @@ static bool is_under_way(const struct dismissal *d, struct msg_id id, uint32_t n
 
 /* ---- one message ---------------------------------------------------------------------------- */
 
-/* How many of them left, into *ret_count. */
+/* Removes recipients. *ret_count is the number of those that were removed. */
 static int dismiss_some(struct queue *q, const struct dismissal *d, struct msg_id id,
                         const uint32_t *ns, size_t count, size_t *ret_count)
 {
@@ -103,8 +103,8 @@ static int dismiss_some(struct queue *q, const struct dismissal *d, struct msg_i
     return rc;
 }
 
-/* Some recipients behind number *after; 0 when none follow, 1 when some may, or a negative errno.
- */
+/* Removes some recipients after number *after. Returns 0 if none follow, 1 if more may follow, or
+ * negative errno. */
 static int dismiss_rcpts(struct queue *q, struct dismissal *d, struct msg_id id, uint32_t *after,
                          uint64_t *left)
 {
@@ -158,13 +158,13 @@ static int dismiss_message(struct queue *q, struct dismissal *d, struct msg_id i
     report_verbose(q, id, "%s: %" PRIu64 " recipients for %.*s/%.*s",
                    d->how == DISMISS_KILL ? "killed" : "rerouted", left, SLICE_ARGS(d->transport),
                    SLICE_ARGS(d->nexthop));
-    /* Of one that is claimed the end of its pass sees what is left. */
+    /* a claimed message is finished at the end of its pass */
     return spool_is_claimed(q->spool, id) ? 0 : spool_finish(q->spool, id, m.due, &gone);
 }
 
 /* ---- the page ------------------------------------------------------------------------------- */
 
-/* After the commit. */
+/* Completes the committed page. Returns the ids of the changed messages. */
 static json_t *dismissed(struct queue *q, const struct dismissal *d)
 {
     json_t *changed = json_array();
@@ -181,7 +181,7 @@ static json_t *dismissed(struct queue *q, const struct dismissal *d)
     return changed;
 }
 
-/* The commit of the page has ended. */
+/* Answers a page after its commit. */
 static void page_ended(struct queue *q, void *arg, int rc)
 {
     struct dismissal *d = arg;
@@ -215,16 +215,16 @@ static void dismiss_page(struct queue *q, struct dismissal *d, struct msg_id aft
     size_t count = 0;
 
     if (d->how == DISMISS_REROUTE) {
-        f.states = 1u << SPOOL_INCOMING | 1u << SPOOL_DEFERRED; /* what is held stays so */
+        f.states = 1u << SPOOL_INCOMING | 1u << SPOOL_DEFERRED; /* held mail stays held */
         find_deliveries(q, d);
     }
     d->rc = spool_scan(q->spool, &f, DISMISS_PAGE, ids, &count);
     for (size_t i = 0; i < count && d->rc == 0; i++) {
         d->rc = dismiss_message(q, d, ids[i]);
-        d->rc = batch_refused(d->rc) ? 0 : d->rc; /* the others go on */
+        d->rc = batch_refused(d->rc) ? 0 : d->rc; /* the other messages go on */
     }
     mem_free(d->deliveries);
-    d->deliveries = NULL; /* they may end before the commit */
+    d->deliveries = NULL; /* deliveries may end before the commit */
     d->more = count == DISMISS_PAGE;
     d->last = count > 0 ? ids[count - 1] : after;
     batch_add_waiter(q, page_ended, d);
@@ -248,7 +248,7 @@ static unsigned dismiss(struct queue *q, enum dismiss_how how, const json_t *que
     buf_init(&thread, (size_t)2 * SPOOL_ROUTE_MAX + 2);
     if (!buf_addf(&thread, "%s/%s", transport, nexthop)) {
         buf_fini(&thread);
-        *ret_answer = json_pack("{s:[], s:i}", "changed", "under_way", 0); /* there is none */
+        *ret_answer = json_pack("{s:[], s:i}", "changed", "under_way", 0); /* no such thread */
         return 200;
     }
     (void)buf_cstr(&thread);

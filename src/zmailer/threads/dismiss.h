@@ -10,7 +10,8 @@
 
 struct queue;
 
-/* Recipients of a thread leave, one page: they are done with, or go back to the router. */
+/* Removes recipients of a thread, one page at a time. dismiss_reroute returns them to the router
+ * instead. */
 unsigned dismiss_kill(struct queue *q, const json_t *question, uint64_t token, json_t **ret_answer);
 unsigned dismiss_reroute(struct queue *q, const json_t *question, uint64_t token,
                          json_t **ret_answer);

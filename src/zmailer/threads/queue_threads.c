@@ -1,9 +1,9 @@
 /*
- * What the mailq protocols ask of the queue, a page at a time: threads, which are destinations with
- * mail, and recipients with the state of their threads. One page is a bounded piece of work.
+ * Operations for the mailq protocols, a page at a time: threads, which are destinations with mail,
+ * and recipients with the state of their threads. A page is a bounded piece of work.
  *
- * Threads are told in order of name; an asker that wants them by ring sorts them. A page looks at
- * THREADS_LOOKED_AT of them at most, so one whose ring is not wanted costs little.
+ * Threads are listed in the order of their names; a caller that needs them by ring sorts them. A
+ * page examines at most THREADS_LOOKED_AT threads, so a thread in another ring costs little.
  */
 #include "queue_threads.h"
 
@@ -22,12 +22,13 @@
 
 #define THREADS_PAGE      100
 #define THREADS_LOOKED_AT 1000
-/* Recipients of its oldest message that are looked at for a thread's attempts. */
+/* Recipients of a thread's oldest message that are read to find its attempts. */
 #define OLDEST_RCPTS 50
 
 /* ---- cursors -------------------------------------------------------------------------------- */
 
-/* Names in a cursor: two hexadecimal digits for each byte, as a name may hold any. */
+/* Encodes a name for a cursor: two hexadecimal digits for each byte, as a name may contain any
+ * byte. */
 static json_t *cursor_text(struct slice s)
 {
     static const char digits[] = "0123456789abcdef";
@@ -46,7 +47,7 @@ static int digit_of(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* False: this is none. */
+/* Decodes a name of a cursor. Returns false if it is not valid. */
 static bool read_cursor(const json_t *value, char text[SPOOL_ROUTE_MAX], struct slice *ret)
 {
     const char *hex = json_string_value(value);
@@ -69,18 +70,18 @@ static bool read_cursor(const json_t *value, char text[SPOOL_ROUTE_MAX], struct 
 
 /* ---- threads -------------------------------------------------------------------------------- */
 
-/* What a question wants. */
+/* Parameters of a query. */
 struct wish {
-    bool one; /* this thread */
+    bool one; /* one thread only */
     struct slice transport, nexthop;
-    const json_t *ring; /* threads of this ring, or NULL: of all */
-    bool brief;         /* nothing that must be looked up in the spool */
+    const json_t *ring; /* ring of the threads, or NULL: all rings */
+    bool brief;         /* leave out values that need a look-up in the spool */
     struct spool_destination from;
     char from_transport[SPOOL_ROUTE_MAX], from_nexthop[SPOOL_ROUTE_MAX];
 };
 
-/* The age of its oldest message; and of the first of it attempts, and when it is due where that is
- * not the thread's to say. */
+/* Adds the age of the oldest message and, of the first message, the attempts and the due time if
+ * the thread itself has none. */
 static void add_oldest(struct queue *q, const struct spool_destination *d, json_t *object)
 {
     struct spool_filter f = {.states = 1u << SPOOL_INCOMING | 1u << SPOOL_DEFERRED};
@@ -108,7 +109,7 @@ static void add_oldest(struct queue *q, const struct spool_destination *d, json_
     f.destination = buf_slice(&name);
     if (spool_scan(q->spool, &f, 1, &id, &count) == 0 && count == 1 &&
         spool_read(q->spool, id, &m) == 0) {
-        never = m.due.us == US_FOREVER; /* it goes nowhere, or only when asked for */
+        never = m.due.us == US_FOREVER; /* mail without a route, or that runs on request only */
         wait = never ? 0 : (double)(m.due.us - now) / (double)US_PER_S;
         if (!json_is_true(json_object_get(object, "retried_together")) &&
             wait > json_number_value(json_object_get(object, "wait"))) {
@@ -135,8 +136,8 @@ static struct slice copy(struct slice s)
     return slice_of(mem_copy(s.ptr, s.len), s.len);
 }
 
-/* Up to `max` threads from wish->from on, as copies: slices of the spool do not outlast the next
- * question to it. */
+/* Lists up to `max` threads from wish->from on, as copies, because the next call of the spool
+ * invalidates its slices. */
 static int list_threads(struct queue *q, const struct wish *wish, size_t max,
                         struct spool_destination *list, size_t *ret_count)
 {
@@ -152,7 +153,7 @@ static int list_threads(struct queue *q, const struct wish *wish, size_t max,
 static void free_threads(struct spool_destination *list, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        mem_free((void *)(uintptr_t)list[i].transport.ptr); /* list_threads made them */
+        mem_free((void *)(uintptr_t)list[i].transport.ptr); /* copies of list_threads */
         mem_free((void *)(uintptr_t)list[i].nexthop.ptr);
     }
     mem_free(list);
@@ -180,7 +181,8 @@ static bool is_wanted(struct thread_view *view, const struct wish *wish,
                            thread_view_in_ring(view, d->transport, d->nexthop, wish->ring);
 }
 
-/* The threads of a page into `array`; returns how many of the list were looked at. */
+/* Adds the threads of a page to `array`. Returns the number of threads of the list that were
+ * examined. */
 static size_t add_threads(struct queue *q, struct thread_view *view, const struct wish *wish,
                           const struct spool_destination *list, size_t count, json_t *array)
 {
@@ -220,7 +222,6 @@ static bool read_wish(const json_t *question, struct wish *wish)
                                           &wish->from.nexthop));
 }
 
-/* Where the next page begins. */
 static void add_cursor(json_t *answer, const struct spool_destination *d)
 {
     json_put(answer, "cursor",
@@ -228,7 +229,8 @@ static void add_cursor(json_t *answer, const struct spool_destination *d)
                        cursor_text(d->nexthop)));
 }
 
-/* A host is known in lower case where it came from ZMailer's files; elsewhere as it was written. */
+/* Changes the host of a query for one thread to lower case, as that of ZMailer's files is stored.
+ * Returns false if that changes nothing. */
 static bool try_lower_case(struct wish *wish)
 {
     size_t len = wish->nexthop.len;
@@ -259,7 +261,7 @@ static unsigned ask_page(struct queue *q, struct wish *wish, json_t **ret_answer
     }
     array = json_array();
     view = thread_view_new(q);
-    /* The last of a full list is where the next page begins. */
+    /* the last thread of a full list is the start of the next page */
     looked_at =
         add_threads(q, view, wish, list, count == max && !wish->one ? count - 1 : count, array);
     *ret_answer = json_pack("{s:o}", "threads", array);
@@ -296,11 +298,11 @@ static unsigned ask_threads(struct queue *q, const json_t *question, json_t **re
 /* The threads of a page's recipients, each once. */
 struct seen {
     struct thread_view *view;
-    json_t *index;   /* "transport/nexthop" to its place in: */
-    json_t *threads; /* array */
+    json_t *index;   /* "transport/nexthop" -> index in `threads` */
+    json_t *threads; /* array of threads */
 };
 
-/* The place of a recipient's thread. */
+/* Returns the index of a recipient's thread, which is added if it is missing. */
 static json_t *place_of(struct seen *seen, const json_t *rcpt)
 {
     const char *transport = json_string_value(json_object_get(rcpt, "transport"));
@@ -309,7 +311,7 @@ static json_t *place_of(struct seen *seen, const json_t *rcpt)
     struct buf key;
 
     buf_init(&key, (size_t)8 * SPOOL_ROUTE_MAX);
-    (void)buf_addf(&key, "%s/%s", transport, nexthop); /* fits, though a byte may have become two */
+    (void)buf_addf(&key, "%s/%s", transport, nexthop); /* fits, even if bytes became two */
     place = json_object_get(seen->index, buf_cstr(&key));
     if (place == NULL) {
         place = json_integer((json_int_t)json_array_size(seen->threads));
@@ -342,7 +344,7 @@ static bool is_pending(const json_t *rcpt)
            transport[0] != '\0';
 }
 
-/* Is recipient `n` in the delivery that its running thread gives out next? */
+/* Is recipient `n` in the next delivery of its thread? */
 static bool is_next(const struct queue *q, struct msg_id id, uint32_t n)
 {
     struct sched_wait wait;

@@ -1,11 +1,11 @@
 /*
- * Threads as the mailq protocols ask for them, as operations of the queue process.
+ * Threads for the mailq protocols, as operations of the queue process.
  */
 #ifndef ZMAILER_QUEUE_THREADS_H
 #define ZMAILER_QUEUE_THREADS_H
 
-/* Register "threads", "vertices", "kill" and "reroute" (operation.h), before the queue process
- * begins. */
+/* Registers "threads", "vertices", "kill" and "reroute" (operation.h). Called before the queue
+ * process begins. */
 void threads_register(void);
 
 #endif

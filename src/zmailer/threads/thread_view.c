@@ -14,25 +14,25 @@
 /* Agents of one thread that are shown. */
 #define AGENTS_SHOWN_MAX 1000
 
-/* The deliveries under way to one destination. */
+/* The active deliveries to one destination. */
 struct flying {
     UT_hash_handle hh;
-    const struct delivery **deliveries; /* owned; of the queue */
+    const struct delivery **deliveries; /* owned array of the queue's deliveries */
     size_t count;
     size_t key_len;
     char key[]; /* transport, NUL, host in lower case */
 };
 
-/* The deliveries under way of one message. */
+/* The active deliveries of one message. */
 struct flying_message {
     UT_hash_handle hh;
     uint64_t id;
-    const struct delivery **deliveries; /* owned; of the queue */
+    const struct delivery **deliveries; /* owned array of the queue's deliveries */
     size_t count;
 };
 
 struct ring_view {
-    struct slice transport, host; /* owned copies; host: of the threads, if host_bound */
+    struct slice transport, host; /* owned copies; host: empty unless host_bound */
     uint32_t clause;
     bool host_bound;
     uint32_t agents, idle;
@@ -46,11 +46,11 @@ struct thread_view {
     size_t ring_count;
 };
 
-/* ---- deliveries under way ------------------------------------------------------------------- */
+/* ---- active deliveries ----------------------------------------------------------------------- */
 
 #define KEY_MAX ((size_t)2 * SCHED_DEST_NAME_MAX + 1)
 
-/* 0: too long to be that of a thread. */
+/* Makes the key of a thread. Returns its length, 0 if the names are too long for a thread. */
 static size_t make_key(struct slice transport, struct slice host, char key[KEY_MAX])
 {
     if (transport.len > SCHED_DEST_NAME_MAX || host.len > SCHED_DEST_NAME_MAX) {
@@ -135,7 +135,7 @@ void thread_view_free(struct thread_view *v)
         mem_free(m);
     }
     for (size_t i = 0; i < v->ring_count; i++) {
-        mem_free((void *)(uintptr_t)v->rings[i].transport.ptr); /* need_ring made them */
+        mem_free((void *)(uintptr_t)v->rings[i].transport.ptr); /* copies of need_ring */
         mem_free((void *)(uintptr_t)v->rings[i].host.ptr);
     }
     mem_free(v->rings);
@@ -178,7 +178,8 @@ static void add_agent(json_t *array, uint32_t pid, double hungry, double fed, ui
     }
 }
 
-/* Transport agents where `has_agents`; else each delivery counts for one of these. */
+/* Returns the transport agents of a thread if `has_agents`; otherwise each delivery counts as an
+ * agent. */
 static json_t *agents_json(const struct thread_view *v, struct slice transport, struct slice host,
                            bool has_agents)
 {
@@ -206,8 +207,8 @@ static json_t *agents_json(const struct thread_view *v, struct slice transport, 
     return array;
 }
 
-/* Jobs of a thread that the agents process has, and no agent yet. An agent that has not asked for
- * anything owes that. */
+/* Returns the number of jobs of a thread that the agents process has and no agent has yet. The line
+ * that a new agent owes is its first #hungry, not a job. */
 static size_t kept_back(const struct thread_view *v, struct slice transport, struct slice host)
 {
     const struct agent_thread *thread = agent_table_of(ta_kind_table(v->q), transport, host);
@@ -246,7 +247,7 @@ static struct ring_view *find_ring(const struct thread_view *v, const struct rin
     return NULL;
 }
 
-/* Made when missing. */
+/* Returns the ring, added if it is missing. */
 static struct ring_view *need_ring(struct thread_view *v, const struct ring_view *like)
 {
     struct ring_view *r = find_ring(v, like);
@@ -261,7 +262,7 @@ static struct ring_view *need_ring(struct thread_view *v, const struct ring_view
     return r;
 }
 
-/* The ring of a thread under this policy. Its slices are borrowed. */
+/* Returns the ring of a thread under this policy, with borrowed slices. */
 static struct ring_view ring_of(const struct policy *policy, struct slice transport,
                                 struct slice host)
 {
@@ -281,7 +282,7 @@ static uint32_t limit_of(int64_t limit)
     return limit < 0 ? 0 : limit > UINT32_MAX ? UINT32_MAX : (uint32_t)limit;
 }
 
-/* The two halves of the clause's pattern; of no clause, the transport and a star. */
+/* Splits the pattern of the ring's clause; without a clause, returns the transport and a star. */
 static void clause_of(const struct queue *q, const struct ring_view *r, struct slice *ret_channel,
                       struct slice *ret_host)
 {
@@ -326,7 +327,7 @@ static json_t *ring_json(const struct thread_view *v, const struct ring_view *r)
     return object;
 }
 
-/* Count the agents of the rings; of rings that are not there yet only if `make`. */
+/* Counts the agents of the rings, of rings that are not in the view only if `make`. */
 static void count_agents(struct thread_view *v, bool make)
 {
     const struct agent_row *row;
@@ -338,7 +339,7 @@ static void count_agents(struct thread_view *v, bool make)
 
         policy_for(v->q->conf, transport, host, &policy);
         like = ring_of(&policy, transport, host);
-        like.clause = row->ring; /* the one it was started for, whatever the configuration says */
+        like.clause = row->ring; /* clause of its start, whatever the configuration is now */
         r = make ? need_ring(v, &like) : find_ring(v, &like);
         if (r != NULL) {
             r->agents++;
@@ -377,7 +378,7 @@ json_t *thread_view_rings(struct thread_view *v, bool with_others)
 
 /* ---- threads -------------------------------------------------------------------------------- */
 
-/* What keeps a thread from going on, as ZMailer says it: the first limit in its order. */
+/* Adds the reason for which a thread waits, in ZMailer's words: the first limit in its order. */
 static void add_reason(const struct queue *q, uint32_t transport,
                        const struct sched_dest_info *info, json_t *object)
 {
@@ -429,7 +430,7 @@ static void add_scheduled(const struct queue *q, uint32_t transport, struct slic
     }
 }
 
-/* Where the clause says when a thread is tried again: that, and how often it was. */
+/* Adds the time of the next try and the number of attempts, if the clause has an interval. */
 static void add_retry(const struct queue *q, uint32_t transport, struct slice host, json_t *object)
 {
     const struct destination *destination = destination_find(&q->destinations, transport, host);
@@ -445,7 +446,8 @@ static void add_retry(const struct queue *q, uint32_t transport, struct slice ho
     }
 }
 
-/* A thread that waits to be asked for. ZMailer takes its first factor for seconds. */
+/* Adds the values of a thread that runs on request only. ZMailer reads its first factor as
+ * seconds. */
 static void add_asked_for(const struct policy *policy, bool is_worked_on, json_t *object)
 {
     unsigned long long first = 0;
@@ -455,7 +457,7 @@ static void add_asked_for(const struct policy *policy, bool is_worked_on, json_t
         json_put(object, "asked_for_wait", json_integer((json_int_t)first));
     }
     if (!is_worked_on && json_object_get(object, "reason") == NULL) {
-        json_put(object, "reason", json_string("queueonly")); /* shown where there is no "wait" */
+        json_put(object, "reason", json_string("queueonly")); /* shown if there is no "wait" */
     }
 }
 

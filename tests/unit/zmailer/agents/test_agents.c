@@ -384,6 +384,12 @@ static void another_user_needs_root(void **state)
           "no-such-user");
 }
 
+static bool queue_is_cut(const void *arg)
+{
+    (void)arg;
+    return played.channel == NULL;
+}
+
 /* ---- what agents say ------------------------------------------------------------------------- */
 
 static void a_stop_gives_the_rest_of_the_thread_back(void **state)
@@ -397,6 +403,34 @@ static void a_stop_gives_the_rest_of_the_thread_back(void **state)
     assert_true(result_of(1)->m.thread_stops && result_of(1)->verdicts[0].stops_thread);
     assert_int_equal(result_of(2)->m.outcome, OUTCOME_GIVEN_BACK);
     check(3, OUTCOME_OK, VERDICT_DEFERRED, WIRE_REPORT_DUE, "no route");
+}
+
+/* A job that crosses the stop is returned, one that follows the acknowledgement is done. */
+static void a_stop_holds_until_the_queue_has_processed_it(void **state)
+{
+    (void)state;
+    played.is_slow = true;
+    put(1, "stop", "a.test", "1");
+    played_await(1);
+    assert_true(result_of(1)->m.thread_stops);
+    put(2, "stop", "a.test", "2");
+    put(3, "stop", "b.test", "3");
+    played_await(3);
+    assert_int_equal(result_of(2)->m.outcome, OUTCOME_GIVEN_BACK);
+    assert_true(result_of(2)->m.thread_stops);
+    check(3, OUTCOME_OK, VERDICT_DEFERRED, WIRE_REPORT_DUE, "no route");
+    wire_put_go_on(played.channel, 1);
+    put(4, "stop", "a.test", "4");
+    put(5, "stop", "b.test", "5");
+    played_await(5);
+    check(4, OUTCOME_OK, VERDICT_DEFERRED, WIRE_REPORT_DUE, "no route");
+    assert_int_equal(result_of(5)->m.outcome, OUTCOME_GIVEN_BACK);
+    played_connect(); /* another queue process has sent nothing before */
+    put(6, "stop", "b.test", "6");
+    played_await(6);
+    check(6, OUTCOME_OK, VERDICT_DEFERRED, WIRE_REPORT_DUE, "no route");
+    wire_put_go_on(played.channel, 4); /* that one stopped nothing here: the channel ends */
+    assert_true(played_until(queue_is_cut, NULL));
 }
 
 static void a_retry_time_goes_to_the_queue(void **state)
@@ -662,9 +696,10 @@ static void bad_jobs_come_back_with_a_reason(void **state)
 UNIT_MAIN(TEST(a_job_is_done_and_the_agent_rests), TEST(threads_of_a_ring_share_its_agent),
           TEST(a_thread_has_up_to_maxthr_agents), TEST(a_host_bound_agent_knows_its_host),
           TEST(another_user_needs_root), TEST(a_stop_gives_the_rest_of_the_thread_back),
-          TEST(a_retry_time_goes_to_the_queue), TEST(a_status_without_notary_is_in_the_text),
-          TEST(silence_and_resync_are_results), TEST(lies_change_nothing),
-          TEST(a_flood_keeps_nobody_waiting), TEST(what_a_dead_agent_had_comes_back),
+          TEST(a_stop_holds_until_the_queue_has_processed_it), TEST(a_retry_time_goes_to_the_queue),
+          TEST(a_status_without_notary_is_in_the_text), TEST(silence_and_resync_are_results),
+          TEST(lies_change_nothing), TEST(a_flood_keeps_nobody_waiting),
+          TEST(what_a_dead_agent_had_comes_back),
           TEST(an_agent_that_does_not_start_is_not_tried_again_and_again),
           TEST(a_job_that_hangs_is_ended_by_daemon_timeout), TEST(idle_agents_end_after_idlemax),
           TEST(a_stop_lets_jobs_end_and_gives_back_the_rest),

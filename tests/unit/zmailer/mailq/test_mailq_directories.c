@@ -27,9 +27,10 @@ static void write_file(const char *name, const char *text)
 }
 
 static const char *const directories[] = {"router", "transport", "transport/A", "transport/A/B",
-                                          "queue"};
+                                          "deferred"};
 static const char *const files[] = {"router/17",        "transport/1", "transport/.hidden",
-                                    "transport/A/B/90", "queue/1",     ".pid.scheduler"};
+                                    "transport/A/B/90", "deferred/1",  ".pid.scheduler",
+                                    ".pid.router"};
 
 static void remove_all(void)
 {
@@ -63,23 +64,31 @@ static void files_are_counted_and_processes_looked_for(void **unused)
     for (size_t i = 0; i < COUNT(directories); i++) {
         assert_int_equal(mkdir(below(directories[i]), 0700), 0);
     }
-    assert_printed(true, "0 entries in %s/router/ directory: idle\n"
-                         "0 messages in %s/transport/ directory: idle\n"
-                         "no scheduler is running\n");
+    assert_printed(true, "0 entries in %s/router/ directory: never started\n"
+                         "0 messages in %s/transport/ directory: never started\n");
     assert_true(snprintf(pid, sizeof pid, "%d\n", (int)getpid()) > 0);
+    write_file(".pid.scheduler", pid);
+    write_file(".pid.router", pid);
+    assert_printed(true, "0 entries in %s/router/ directory: idle\n"
+                         "0 messages in %s/transport/ directory: idle\n");
     for (size_t i = 0; i < COUNT(files); i++) {
         write_file(files[i], pid);
     }
-    assert_printed(true, "1 entry in %s/router/ directory: inactive\n"
-                         "2 messages in %s/transport/ directory: working\n"
-                         "1 message in %s/queue/ directory: working\n");
-    write_file(".pid.scheduler", "no number\n");
-    assert_int_equal(remove(below("queue/1")), 0);
-    assert_int_equal(remove(below("queue")), 0);
-    assert_printed(false, "1 entry in %s/router/ directory: inactive\n"
-                          "2 messages in %s/transport/ directory: inactive\n"
-                          "%s/queue/ directory: No such file or directory\n"
-                          "no scheduler is running\n");
+    assert_printed(true, "1 entry in %s/router/ directory: processing\n"
+                         "1 message deferred\n"
+                         "2 messages in %s/transport/ directory: working\n");
+    write_file(".pid.scheduler", "999999999\n");
+    write_file(".pid.router", "999999999\n");
+    assert_printed(true, "1 entry in %s/router/ directory: no daemon\n"
+                         "1 message deferred\n"
+                         "2 messages in %s/transport/ directory: no scheduler daemon\n");
+    assert_int_equal(remove(below(".pid.scheduler")), 0);
+    assert_int_equal(remove(below("router/17")), 0);
+    assert_int_equal(remove(below("router")), 0);
+    assert_printed(false, "%s/router/ directory: No such file or directory\n"
+                          "1 message deferred\n"
+                          "2 messages in %s/transport/ directory: never started "
+                          "\"%s/transport\" polluted\n");
     remove_all();
 }
 

@@ -1745,6 +1745,22 @@ static void announced_files_are_taken_at_once(void **state)
     own_options.notify_path = NULL;
 }
 
+/* ZMailer's scheduler works without its socket, too. */
+static void without_its_socket_a_postoffice_opens_all_the_same(void **state)
+{
+    char path[200];
+
+    (void)state;
+    (void)snprintf(path, sizeof path, "/%0150d", 0);
+    own_options.notify_path = path;
+    restart();
+    assert_non_null(strstr(events_of(SPOOL_EVENT_WARNING), "by reading the directories alone"));
+    put("90417", example_a);
+    poll_all();
+    assert_int_not_equal(claim_one(SPOOL_INCOMING, NOW).n, 0);
+    own_options.notify_path = NULL;
+}
+
 /* ---- resync --------------------------------------------------------------------------------- */
 
 static void what_others_have_done_is_seen_by_a_resync(void **state)
@@ -1840,7 +1856,9 @@ UNIT_MAIN(
     TEST(batches_happen_as_a_whole_or_not_at_all), TEST(held_mail_is_held_after_a_restart),
     TEST(removing_takes_both_files_whatever_their_state),
     TEST(files_are_moved_into_their_hash_directory), TEST(a_request_to_try_a_host_is_heard_once),
-    TEST(announced_files_are_taken_at_once), TEST(what_others_have_done_is_seen_by_a_resync),
+    TEST(announced_files_are_taken_at_once),
+    TEST(without_its_socket_a_postoffice_opens_all_the_same),
+    TEST(what_others_have_done_is_seen_by_a_resync),
     TEST(a_resync_of_a_file_where_all_is_done_ends_it),
     TEST(a_file_that_is_read_again_too_often_is_found_anew),
     TEST(a_file_that_vanishes_is_forgotten))
