@@ -12,21 +12,21 @@
 enum option_type {
     OPTION_FLAG,    /* a bool of struct args */
     OPTION_TEXT,    /* a const char * of struct args */
-    OPTION_TEXTS,   /* a struct arg_texts of struct args: it may stand there several times */
+    OPTION_TEXTS,   /* a struct arg_texts of struct args: may be given several times */
     OPTION_NUMBER,  /* an int64_t of struct args */
-    OPTION_STATES,  /* of the filter: state names with commas between them */
-    OPTION_ADDRESS, /* of the filter: a text */
-    OPTION_AGE,     /* of the filter: seconds */
-    OPTION_SIZE,    /* of the filter: bytes */
-    OPTION_IGNORED, /* accepted for the sake of old habits */
+    OPTION_STATES,  /* state names for the filter, separated by commas */
+    OPTION_ADDRESS, /* text for the filter */
+    OPTION_AGE,     /* seconds for the filter */
+    OPTION_SIZE,    /* bytes for the filter */
+    OPTION_IGNORED, /* accepted for compatibility */
 };
 
 struct option_row {
     unsigned group;
     enum option_type type;
-    char letter;       /* 0: none */
-    const char *name;  /* NULL: none */
-    const char *value; /* what the usage calls it; NULL: it takes none */
+    char letter;       /* letter; 0: none */
+    const char *name;  /* long name; NULL: none */
+    const char *value; /* name of the value in the usage; NULL: none */
     size_t offset;     /* in struct args */
     const char *meaning;
 };
@@ -155,11 +155,11 @@ void args_fini(struct args *a)
     *a = (struct args){0};
 }
 
-/* What the user knows it by, for messages. */
+/* Writes the name of an option for messages. */
 static const char *shown_name(const struct option_row *o, char text[64])
 {
     if (o->name != NULL) {
-        (void)snprintf(text, 64, "--%s", o->name); /* names are short */
+        (void)snprintf(text, 64, "--%s", o->name); /* fits: names are short */
     } else {
         (void)snprintf(text, 64, "-%c", o->letter); /* fits */
     }
@@ -168,12 +168,12 @@ static const char *shown_name(const struct option_row *o, char text[64])
 
 /* ---- values --------------------------------------------------------------------------------- */
 
-/* The API's name of a filter option: with underscores. */
+/* Sets a member of the filter; its name has underscores in the API. */
 static void set_filter(struct args *a, const struct option_row *o, json_t *value)
 {
     char name[64];
 
-    (void)snprintf(name, sizeof name, "%s", o->name); /* names are short */
+    (void)snprintf(name, sizeof name, "%s", o->name); /* fits: names are short */
     for (char *c = name; *c != '\0'; c++) {
         *c = *c == '-' ? '_' : *c;
     }
@@ -200,7 +200,7 @@ static bool add_states(struct args *a, const char *text)
     return true;
 }
 
-/* Take the value of an option. NULL, or what was expected. */
+/* Takes the value of an option. Returns NULL, or the expected form. */
 static const char *take_value(struct args *a, const struct option_row *o, const char *text)
 {
     void *member = (char *)a + o->offset;
@@ -253,7 +253,7 @@ static const char *take_value(struct args *a, const struct option_row *o, const 
     UNREACHABLE("all types are above");
 }
 
-/* ---- finding -------------------------------------------------------------------------------- */
+/* ---- look-up --------------------------------------------------------------------------------- */
 
 static const struct option_row *find_long(unsigned groups, struct slice name)
 {
@@ -294,13 +294,13 @@ static void say_unknown(struct buf *error, unsigned groups, struct slice name)
 
 /* ---- parsing -------------------------------------------------------------------------------- */
 
-/* What is left to read. */
+/* Rest of the command line. */
 struct cursor {
     char **next, **end;
     struct buf *error;
 };
 
-/* One option with the value that stands behind it, if any: `attached` or the next element. */
+/* Takes an option and its value, if it has one: `attached`, or the next element. */
 static bool take_option(struct args *a, const struct option_row *o, const char *attached,
                         struct cursor *c)
 {
@@ -419,7 +419,7 @@ void args_print_usage(FILE *out, unsigned groups)
         (void)snprintf(text, sizeof text, "%c%c%s --%s%s%s", o.letter == 0 ? ' ' : '-',
                        o.letter == 0 ? ' ' : o.letter, o.letter == 0 ? " " : ",", o.name,
                        o.value == NULL ? "" : " ",
-                       o.value == NULL ? "" : o.value); /* a cut would only look bad */
+                       o.value == NULL ? "" : o.value); /* a long line is cut */
         fprintf(out, "  %-32s %s\n", text, o.meaning);
     }
 }

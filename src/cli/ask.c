@@ -21,15 +21,15 @@
 
 #define ANSWER_MAX       (256u << 20) /* bytes; a page of messages with long reasons is 20 MiB */
 #define CONNECT_SECONDS  10L
-#define SILENCE_SECONDS  300L /* after that the daemon hangs */
+#define SILENCE_SECONDS  300L /* a daemon that is silent for longer hangs */
 #define CONTENT_PIECE    65536u
 #define SPOOL_INLINE_BUF (SPOOL_INLINE_MAX + 1)
 
 struct ask {
     const struct conf *conf; /* borrowed */
-    CURL *curl;              /* NULL until it is needed; kept for the connection */
-    struct spool *spool;     /* NULL while there is a daemon to ask */
-    /* Of a cluster: all of its mail, beside a daemon that knows its own. NULL until needed. */
+    CURL *curl;              /* HTTP client; NULL until needed; kept for its connection */
+    struct spool *spool;     /* spool without a daemon; NULL while the daemon answers */
+    /* spool with all mail of a cluster, while the daemon has only its own; NULL until needed */
     struct spool *cluster;
 };
 
@@ -59,7 +59,7 @@ bool ask_is_offline(const struct ask *a)
 
 /* ---- by HTTP -------------------------------------------------------------------------------- */
 
-/* Where the bytes of a response go: a good one's to the sink, if there is one. */
+/* Target of a response's bytes: `sink`, if there is one, for a response with status 200. */
 struct response {
     CURL *curl;
     struct buf text;
@@ -74,7 +74,7 @@ static size_t on_bytes(char *bytes, size_t size, size_t count, void *arg)
     struct slice piece = slice_of(bytes, size * count);
     long status = 0;
 
-    (void)curl_easy_getinfo(r->curl, CURLINFO_RESPONSE_CODE, &status); /* stays 0 */
+    (void)curl_easy_getinfo(r->curl, CURLINFO_RESPONSE_CODE, &status); /* 0 on error */
     if (r->sink != NULL && status == (long)ASK_OK) {
         r->sink_ended = !r->sink(r->arg, piece);
         return r->sink_ended ? 0 : piece.len;
@@ -84,7 +84,7 @@ static size_t on_bytes(char *bytes, size_t size, size_t count, void *arg)
 
 static void option(CURLcode rc)
 {
-    CHECK(rc == CURLE_OK); /* fails for options that libcurl does not know, and without memory */
+    CHECK(rc == CURLE_OK); /* fails only for options unknown to libcurl, or without memory */
 }
 
 static void start_curl(struct ask *a)
@@ -123,13 +123,13 @@ static struct curl_slist *prepare(struct ask *a, struct request *request, struct
     return headers;
 }
 
-/* What it means that curl got no answer. */
+/* Makes the answer for a query without a response. */
 static unsigned no_answer(struct ask *a, CURLcode rc, json_t **ret_answer)
 {
     const char *path = a->conf->control_socket;
     long error = 0;
 
-    (void)curl_easy_getinfo(a->curl, CURLINFO_OS_ERRNO, &error); /* stays 0 */
+    (void)curl_easy_getinfo(a->curl, CURLINFO_OS_ERRNO, &error); /* 0 on error */
     if (rc == CURLE_COULDNT_CONNECT && (error == ENOENT || error == ECONNREFUSED)) {
         return listing_error(ASK_NO_DAEMON, ret_answer, "the daemon is not running (%s: %s)", path,
                              strerror((int)error));
@@ -156,7 +156,7 @@ static unsigned parse_answer(long status, struct response *r, json_t **ret_answe
     return (unsigned)status;
 }
 
-/* `sink` takes the bytes of a good answer; without one they are JSON. */
+/* Sends a query. `sink` takes the bytes of a good answer; without a sink the answer is JSON. */
 static unsigned ask_http(struct ask *a, const json_t *question, ask_sink *sink, void *arg,
                          json_t **ret_answer)
 {
@@ -179,9 +179,9 @@ static unsigned ask_http(struct ask *a, const json_t *question, ask_sink *sink, 
     buf_init(&r.text, ANSWER_MAX);
     headers = prepare(a, &request, &r);
     rc = curl_easy_perform(a->curl);
-    (void)curl_easy_getinfo(a->curl, CURLINFO_RESPONSE_CODE, &http_status); /* stays 0 */
+    (void)curl_easy_getinfo(a->curl, CURLINFO_RESPONSE_CODE, &http_status); /* 0 on error */
     if (r.sink_ended) {
-        status = ASK_OK; /* the callback that ended it knows why */
+        status = ASK_OK; /* the sink had its own reason */
     } else if (rc != CURLE_OK) {
         status = no_answer(a, rc, ret_answer);
     } else if (sink != NULL && http_status == (long)ASK_OK) {
@@ -213,7 +213,7 @@ static int open_spool(const struct ask *a, struct spool **ret_spool, struct buf 
     return rc;
 }
 
-/* The daemon is not there: open the spool. On failure the answer has both reasons. */
+/* Opens the spool because there is no daemon. On failure the answer has both reasons. */
 static bool go_offline(struct ask *a, json_t **answer)
 {
     struct spool_event event;
@@ -224,7 +224,7 @@ static bool go_offline(struct ask *a, json_t **answer)
     rc = open_spool(a, &a->spool, &error);
     if (rc == 0) {
         fprintf(stderr, "sluice: %s; reading the spool itself\n", member_text(*answer, "error"));
-        if (buf_len(&error) > 0) { /* a host was passed over */
+        if (buf_len(&error) > 0) { /* the library has skipped a host */
             fprintf(stderr, "sluice: %.*s\n", SLICE_ARGS(slice_trim(buf_slice(&error))));
         }
         while (spool_next_event(a->spool, &event)) {
@@ -243,9 +243,9 @@ static bool go_offline(struct ask *a, json_t **answer)
     return rc == 0;
 }
 
-/* A daemon of a cluster has no answer: what it does not have in memory, or what another node has,
- * is in the database. False: that can't be read, or it is no cluster; the answer is left as it is.
- */
+/* Opens the database of a cluster if the daemon has no answer. The database has all mail: that of
+ * other nodes, and that which is not in the daemon's memory. Returns false if it can't be read or
+ * there is no cluster; the answer stays as it is. */
 static bool go_to_cluster(struct ask *a, unsigned status)
 {
     struct buf error;
@@ -253,13 +253,13 @@ static bool go_to_cluster(struct ask *a, unsigned status)
     if (a->cluster == NULL && (status == 404 || status == 503) &&
         slice_starts(slice_string(a->conf->spool), SLICE(CONF_SPOOL_CLUSTER))) {
         buf_init(&error, 8192);
-        (void)open_spool(a, &a->cluster, &error); /* the daemon's reason is the one to tell */
+        (void)open_spool(a, &a->cluster, &error); /* the daemon's error is reported instead */
         buf_fini(&error);
     }
     return a->cluster != NULL && (status == 404 || status == 503);
 }
 
-/* Can the spool alone answer? */
+/* Can the spool alone answer this operation? */
 static bool spool_knows(const char *op)
 {
     return listing_knows(op) || strcmp(op, "why") == 0;

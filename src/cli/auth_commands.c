@@ -1,4 +1,4 @@
-/* The commands about the users that may log in to send mail (auth_users). None needs a daemon. */
+/* Commands for the users that may log in to send mail (auth_users). None needs a daemon. */
 #include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
@@ -16,15 +16,15 @@
 #include "verifier_list.h"
 #include "words.h"
 
-/* Each makes guessing from a stolen file, and each login, dearer. */
+/* Cost of a password: more rounds slow down guessing from a stolen file, and each login. */
 #define ROUNDS     20000
 #define SALT_BYTES 16
 #define ERROR_MAX  1000
 
-/* A file of users that a command works on. */
+/* A file of users that a command uses. */
 struct users {
     struct secrets_file file;
-    struct verifier_list *list; /* what it says */
+    struct verifier_list *list; /* users in the file */
 };
 
 /* ---- the file ------------------------------------------------------------------------------- */
@@ -35,8 +35,8 @@ static void users_close(struct users *u)
     secrets_close(&u->file);
 }
 
-/* The file of the command line, else that of the configuration. It need not be there to be added
- * to. EX_OK, or what is wrong was printed. */
+/* Opens the file of the command line, otherwise that of the configuration. It need not exist if a
+ * user is added. Returns EX_OK, or an exit status after an error message. */
 static int users_open(struct users *u, const struct args *a, size_t word, bool may_lack)
 {
     struct buf error;
@@ -59,7 +59,8 @@ static int users_open(struct users *u, const struct args *a, size_t word, bool m
 
 /* ---- passwords ------------------------------------------------------------------------------ */
 
-/* A line of standard input without its end. False: there is none, or it is too long. */
+/* Reads a line of standard input without its end. Returns false if there is none or it is too
+ * long. */
 static bool read_line(struct buf *ret_line)
 {
     char c;
@@ -73,7 +74,7 @@ static bool read_line(struct buf *ret_line)
     return n == 1 || buf_len(ret_line) > 0;
 }
 
-/* Ask for it at the terminal, without echo. */
+/* Reads a password at the terminal, without echo. */
 static bool ask_once(const char *prompt, struct buf *ret_password)
 {
     struct termios before, quiet;
@@ -94,13 +95,13 @@ static bool ask_once(const char *prompt, struct buf *ret_password)
     return ok;
 }
 
-/* From the terminal twice, or a line of standard input. */
+/* Reads a password twice at the terminal, or once from standard input. */
 static int get_password(struct buf *ret_password)
 {
     struct buf again;
     bool ok, same = true;
 
-    /* In one piece: memory that is grown out of is not overwritten. */
+    /* allocated at once: memory that is reallocated is not overwritten */
     if (buf_room(ret_password, SASL_PASSWORD_MAX) == NULL) {
         return EX_OSERR;
     }
@@ -222,7 +223,7 @@ static void print_column(struct slice text, const char *otherwise, int width)
            text.len > 0 ? text.ptr : otherwise);
 }
 
-/* What is no UTF-8 in a name has a `?' in its place. */
+/* Makes a JSON text of a name, in which `?' replaces bytes that are not UTF-8. */
 static json_t *text_of(struct slice text)
 {
     char *copy = mem_copy(text.ptr, text.len);

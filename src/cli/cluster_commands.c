@@ -1,4 +1,4 @@
-/* The commands about the database of a cluster as a whole, and its nodes. None needs a daemon. */
+/* Commands for the database and nodes of a cluster. None needs a daemon. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,12 +13,13 @@
 
 #define OUT_MAX (1 << 20)
 
-static cluster_work *work_init, *work_upgrade, *work_restored;
+static cluster_work *work_init, *work_upgrade, *work_restored, *work_accept_loss;
 static cluster_check *work_check;
 
 void commands_use_cluster(cluster_work *init, cluster_check *check, cluster_work *upgrade,
-                          cluster_work *restored)
+                          cluster_work *restored, cluster_work *accept_loss)
 {
+    work_accept_loss = accept_loss;
     work_init = init;
     work_check = check;
     work_upgrade = upgrade;
@@ -38,18 +39,19 @@ void commands_use_nodes(cluster_work *list, node_work *drain, node_work *left, n
     work_remove = remove;
 }
 
-/* One of the three. */
+/* A function to call: one of `cluster`, `check` and `node`. */
 struct call {
     cluster_work *cluster;
     cluster_check *check;
     bool flag;
     node_work *node;
     const char *name;
-    struct buf *said; /* of `node`: what was said last is not said again; NULL: it is */
+    struct buf *said; /* last output, so that only changed output is printed; NULL: print all
+                       * output */
 };
 
-/* With the URL and the password's file of the configuration; a URL on the command line goes before
- * it. */
+/* Calls the function with the password of the configuration, and with its URL unless the command
+ * line has one. */
 static int run_call(const struct call *call, const char *url, const struct args *a)
 {
     struct conf *conf = command_conf(a);
@@ -82,7 +84,7 @@ static int run_call(const struct call *call, const char *url, const struct args 
     }
     if (call->said != NULL) {
         buf_clear(call->said);
-        (void)buf_add(call->said, buf_slice(&out)); /* as long */
+        (void)buf_add(call->said, buf_slice(&out)); /* fits: the same limit */
     }
     status = rc == 0          ? EX_OK
              : rc == -EUCLEAN ? EX_DATAERR
@@ -137,6 +139,12 @@ int run_cluster_upgrade(const struct command *c, const struct args *a)
     return run(work_upgrade, false, a);
 }
 
+int run_cluster_accept_loss(const struct command *c, const struct args *a)
+{
+    (void)c;
+    return run(work_accept_loss, a->yes, a);
+}
+
 int run_cluster_restored(const struct command *c, const struct args *a)
 {
     char answer[8] = "";
@@ -169,7 +177,7 @@ int run_node_drain(const struct command *c, const struct args *a)
     }
     buf_init(&said, OUT_MAX);
     while ((status = run_call(&call, a->word_count > 1 ? a->words[1] : NULL, a)) == EX_TEMPFAIL) {
-        (void)sleep(1); /* a signal makes it shorter */
+        (void)sleep(1); /* a signal may end it earlier */
     }
     buf_fini(&said);
     return status;

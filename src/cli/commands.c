@@ -46,7 +46,7 @@ static const struct command commands[] = {
     {"delete", "[ID... | -]", 0, COMMAND_ANY, ARG_FILTER | ARG_CHANGE, false,
      "remove messages without a report", run_change},
     {"requeue", "[ID... | -]", 0, COMMAND_ANY, ARG_FILTER | ARG_CHANGE, false,
-     "start afresh with messages, as if they had just come", run_change},
+     "submit messages again: rules, filters, class, route; they get new ids", run_change},
     {"expire", "[ID... | -]", 0, COMMAND_ANY, ARG_FILTER | ARG_CHANGE, false,
      "give messages up, with a report to the sender", run_change},
     {"flush", "[DESTINATION | ID...]", 0, COMMAND_ANY, 0, false,
@@ -98,6 +98,9 @@ static const struct command commands[] = {
     {"cluster upgrade", "[URL]", 0, 1, 0, false,
      "raise the format of a cluster's tables, when all nodes have the new program",
      run_cluster_upgrade},
+    {"cluster accept-loss", "[URL]", 0, 1, ARG_CONFIRM, false,
+     "show which acknowledged changes a promoted server lacks; with --yes, go on without them",
+     run_cluster_accept_loss},
     {"cluster restored", "[URL]", 0, 1, ARG_CONFIRM, false,
      "after a backup was restored: put all mail on hold, as it may have been delivered since",
      run_cluster_restored},
@@ -155,9 +158,9 @@ static int program_misused(const char *text)
     return EX_USAGE;
 }
 
-/* ---- finding -------------------------------------------------------------------------------- */
+/* ---- look-up --------------------------------------------------------------------------------- */
 
-/* The command that argv begins with; *ret_words says how many elements are its name. */
+/* Finds the command at the start of argv. *ret_words is the number of words in its name. */
 static const struct command *find_command(int argc, char **argv, int *ret_words)
 {
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
@@ -172,7 +175,7 @@ static const struct command *find_command(int argc, char **argv, int *ret_words)
     return NULL;
 }
 
-/* Is it the first word of commands with two? Then *names gets their second words: "a, b or c". */
+/* Is it the first word of commands with two words? *names gets their second words: "a, b or c". */
 static bool is_family(const char *word, struct buf *names)
 {
     struct slice last = {0};
@@ -185,7 +188,7 @@ static bool is_family(const char *word, struct buf *names)
         }
         if (last.ptr != NULL) {
             (void)buf_addf(names, "%s%.*s", buf_len(names) == 0 ? "" : ", ",
-                           SLICE_ARGS(last)); /* names are short */
+                           SLICE_ARGS(last)); /* fits: names are short */
         }
         last = second;
     }
@@ -203,7 +206,7 @@ static int unknown_command(int argc, char **argv)
     buf_init(&names, ERROR_MAX);
     family = is_family(argv[0], &names);
     (void)buf_addf(&typed, family && argc > 1 ? "%s %s" : "%s", argv[0],
-                   argc > 1 ? argv[1] : ""); /* a longer one is near nothing */
+                   argc > 1 ? argv[1] : ""); /* a longer one resembles no command */
     nearest_init(&nearest, buf_slice(&typed));
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         nearest_try(&nearest, commands[i].name);
@@ -223,7 +226,7 @@ static int unknown_command(int argc, char **argv)
     return EX_USAGE;
 }
 
-/* ---- commands about commands ---------------------------------------------------------------- */
+/* ---- help and completion --------------------------------------------------------------------- */
 
 static int run_completion(const struct command *c, const struct args *a)
 {
@@ -237,7 +240,7 @@ static int run_completion(const struct command *c, const struct args *a)
     return EX_OK;
 }
 
-/* The usage of the commands with this first word. */
+/* Prints the usage of all commands with this first word. */
 static void print_family_usage(const char *word)
 {
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
@@ -249,7 +252,7 @@ static void print_family_usage(const char *word)
     }
 }
 
-/* `sluice help`, `sluice help COMMAND`; argv is that command. */
+/* Runs `sluice help` or `sluice help COMMAND`; argv is that command. */
 static int help(int argc, char **argv)
 {
     const struct command *c;
@@ -282,9 +285,9 @@ static int run_help(const struct command *c, const struct args *a)
     return help((int)a->word_count, a->words);
 }
 
-/* ---- running -------------------------------------------------------------------------------- */
+/* ---- running commands ------------------------------------------------------------------------ */
 
-/* Does a daemon run that has the embedded configuration, with its paths below this directory? */
+/* Does a daemon run with the embedded configuration, whose paths are below this directory? */
 static bool embedded_runs_here(void)
 {
     struct conf_problems problems;
@@ -309,7 +312,7 @@ static void print_problems(const struct conf_problems *problems)
 
     buf_init(&text, PROBLEMS_MAX);
     conf_print_problems(&text, problems);
-    text.failed = false; /* as many as fit */
+    text.failed = false; /* print as many as fit */
     put_error(buf_cstr(&text));
     buf_fini(&text);
 }
@@ -337,7 +340,7 @@ struct conf *command_conf_with(const struct args *a, struct slice line)
 
     buf_init(&text, CONF_FILE_MAX);
     if (path == NULL) {
-        (void)buf_add_string(&text, conf_default_text); /* far below the limit, as all of these */
+        (void)buf_add_string(&text, conf_default_text); /* fits, as all appends here */
     } else {
         (void)buf_addf(&text, "include %s\n", path + directory_len);
     }
@@ -369,7 +372,8 @@ struct conf *command_places(const struct args *a)
     return conf;
 }
 
-/* What was printed must have arrived. A pipe whose reader has seen enough has ended us already. */
+/* Checks that all output was written. If the reader of a pipe has closed it, SIGPIPE has already
+ * ended us. */
 static int close_output(int status)
 {
     if (fflush(stdout) != 0 || ferror(stdout)) {

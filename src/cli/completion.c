@@ -8,10 +8,11 @@
 #include "param.h"
 #include "slice.h"
 
-/* What an operand or the value of an option may be. */
+/* Kinds of operands and option values. */
 enum values { VALUES_UNKNOWN, VALUES_FILES, VALUES_PARAMETERS, VALUES_COMMANDS, VALUES_CHOICES };
 
-/* The words of the usage say it: [FILE], PATH, DIR, MAIN.CF, [NAME...], [COMMAND], bash|zsh. */
+/* Finds the kind in the words of the usage: [FILE], PATH, DIR, MAIN.CF, [NAME...], [COMMAND],
+ * bash|zsh. */
 static enum values operand_values(const struct command *c)
 {
     if (strstr(c->operands, "FILE") != NULL || strstr(c->operands, "PATH") != NULL ||
@@ -33,7 +34,7 @@ static bool is_file(const struct arg_option *o)
     return o->value != NULL && (strcmp(o->value, "FILE") == 0 || strcmp(o->value, "CONFIG") == 0);
 }
 
-/* Words with a blank between them for those with | between them. */
+/* Prints the choices separated by blanks instead of |. */
 static void put_choices(FILE *out, const char *choices)
 {
     for (; *choices != '\0'; choices++) {
@@ -50,7 +51,7 @@ static void put_parameters(FILE *out)
     }
 }
 
-/* The first word of a command's name; *ret_second is empty when it has no other. */
+/* Returns the first word of a command's name. *ret_second is its second word, or empty. */
 static struct slice first_word(const struct command *c, struct slice *ret_second)
 {
     *ret_second = slice_string(c->name);
@@ -72,7 +73,7 @@ static bool is_first(const struct command *commands, size_t i)
 
 /* ---- bash ----------------------------------------------------------------------------------- */
 
-/* A branch for the options whose values are of a kind. */
+/* Prints a branch for the options whose values are files, or are not. */
 static void bash_values(FILE *out, bool files)
 {
     struct arg_option o;
@@ -105,7 +106,7 @@ static void bash_choices(FILE *out)
     }
 }
 
-/* The first words, or the second ones behind `family`. */
+/* Prints the first words of all commands, or the second words of those of `family`. */
 static void bash_names(FILE *out, const struct command *commands, size_t count, struct slice family)
 {
     struct slice first, second;
@@ -211,8 +212,8 @@ void completion_bash(FILE *out, const struct command *commands, size_t count)
 
 /* ---- zsh ------------------------------------------------------------------------------------ */
 
-/* Text within single quotes, where brackets and colons have a meaning for _arguments and
- * _describe. */
+/* Prints text within single quotes, escaping brackets and colons, which are special in _arguments
+ * and _describe. */
 static void zsh_text(FILE *out, const char *text)
 {
     for (; *text != '\0'; text++) {
@@ -229,7 +230,7 @@ static void zsh_text(FILE *out, const char *text)
 
 static void zsh_option(FILE *out, const struct arg_option *o)
 {
-    /* With a letter both forms are one option. */
+    /* with a letter, both forms are one option */
     if (o->letter != 0) {
         fprintf(out, " '(-%c --%s)'{-%c%s,--%s%s}'[", o->letter, o->name, o->letter,
                 o->value == NULL ? "" : "+", o->name, o->value == NULL ? "" : "=");
@@ -284,7 +285,7 @@ static void zsh_command(FILE *out, const struct command *c)
     fputs(" ;;\n", out);
 }
 
-/* The names, each with its meaning; of a family, which has several, with the second words. */
+/* Prints the names with their meaning: first words, or the second words of `family`. */
 static void zsh_names(FILE *out, const struct command *commands, size_t count, struct slice family)
 {
     struct slice first, second;

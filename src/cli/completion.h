@@ -1,7 +1,6 @@
 /*
- * Completion of the command line for shells: scripts made from the tables of commands, options and
- * parameters, so that they know what the program knows. `sluice completion bash|zsh` prints them;
- * they are complete in themselves and ask nothing while they run.
+ * Completion scripts for shells, made from the tables of commands, options and parameters. `sluice
+ * completion bash|zsh` prints them. The scripts run no program.
  */
 #ifndef CLI_COMPLETION_H
 #define CLI_COMPLETION_H
@@ -11,7 +10,7 @@
 
 struct command;
 
-/* Write the script for bash or zsh; hidden commands are left out. */
+/* Writes the script for bash or zsh, without hidden commands. */
 void completion_bash(FILE *out, const struct command *commands, size_t count);
 void completion_zsh(FILE *out, const struct command *commands, size_t count);
 

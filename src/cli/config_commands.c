@@ -1,4 +1,4 @@
-/* The commands about the configuration. None needs a daemon. */
+/* Commands for the configuration. None needs a daemon. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 #define TEXT_MAX (16u << 20)
 
-/* What fits of the complaints about a configuration, which quote it. */
+/* Prints the faults of a configuration, with text from it, as far as they fit. */
 static void print_complaints(struct buf *text)
 {
     text->failed = false;
@@ -23,7 +23,7 @@ static void print_complaints(struct buf *text)
     buf_fini(text);
 }
 
-/* Print what fits of a text that was built. */
+/* Prints as much of a built text as fits. */
 static void print_text(FILE *out, struct buf *text)
 {
     text->failed = false;
@@ -31,7 +31,7 @@ static void print_text(FILE *out, struct buf *text)
     buf_fini(text);
 }
 
-/* The daemon's own way of reading it, certificates and keys included. */
+/* Checks the configuration as the daemon reads it, with certificates and keys. */
 int run_config_check(const struct command *c, const struct args *a)
 {
     const char *path = a->word_count > 0 ? a->words[0] : command_conf_path(a);
@@ -69,7 +69,7 @@ int run_postfix_check(const struct command *c, const struct args *a)
     return postfix_check(a->word_count > 0 ? a->words[0] : "/etc/postfix", stdout);
 }
 
-/* Is it a name that a policy has, and so differs by destination? */
+/* Is the parameter selected by its name on the command line, or are all? */
 static bool wanted(const struct param *p, const struct args *a)
 {
     for (size_t i = 0; i < a->word_count; i++) {
@@ -82,7 +82,7 @@ static bool wanted(const struct param *p, const struct args *a)
     return a->word_count == 0;
 }
 
-/* A name that is none of a policy's. NULL: all are. */
+/* Returns a name on the command line that is no policy value, or NULL. */
 static const char *not_of_policy(const struct args *a)
 {
     for (size_t i = 0; i < a->word_count; i++) {
@@ -99,7 +99,7 @@ static const char *not_of_policy(const struct args *a)
 
 #define ORIGIN_COLUMN 48
 
-/* Where a value stands, in a column of its own. */
+/* Appends the place of a value, in a column of its own. */
 static void print_origin(struct buf *out, size_t width, const struct policy_origin *origin)
 {
     int blanks = width < ORIGIN_COLUMN ? (int)(ORIGIN_COLUMN - width) : 1;
@@ -184,7 +184,8 @@ int run_config_explain(const struct command *c, const struct args *a)
 
     (void)c;
     buf_init(&text, TEXT_MAX);
-    known = conf_explain(&text, conf, a->words[0]); /* without a configuration, without its value */
+    known = conf_explain(&text, conf, a->words[0]); /* the value is left out without a
+                                                     * configuration */
     print_text(known ? stdout : stderr, &text);
     conf_free(conf);
     return known ? EX_OK : EX_CONFIG;

@@ -17,7 +17,7 @@ void content_cut_fini(struct content_cut *c)
     buf_fini(&c->text);
 }
 
-/* Whole lines or parts of lines. The room was promised by the caller. */
+/* Appends lines or parts of lines. The caller has reserved the room. */
 static void add(const struct content_cut *c, struct slice text, struct buf *out)
 {
     while (text.len > 0) {
@@ -37,7 +37,6 @@ static void add(const struct content_cut *c, struct slice text, struct buf *out)
     }
 }
 
-/* The part of c->text that is wanted. */
 static void select_part(struct content_cut *c, struct buf *out)
 {
     struct slice text = buf_slice(&c->text);

@@ -1,4 +1,4 @@
-/* The command that follows the journal of events. */
+/* Command that follows the journal of events. */
 #include <inttypes.h>
 #include <string.h>
 #include <sysexits.h>
@@ -9,15 +9,15 @@
 #include "json.h"
 #include "words.h"
 
-/* A line of the stream: an event, with the name of its field. */
+/* Longest line of the stream: an event with the name of its field. */
 #define LINE_MAX_BYTES (1u << 20)
 #define AGAIN_SECONDS  1
 
 struct follower {
     struct buf line;
     char last[24]; /* number of the last event; empty: none yet */
-    bool begun;    /* the daemon has answered once */
-    bool lost;     /* the line of data that follows tells of lost ones */
+    bool begun;    /* the daemon has answered before */
+    bool lost;     /* the next data line reports lost events */
 };
 
 static bool take_line(struct follower *f, struct slice line)
@@ -62,7 +62,8 @@ static bool take_piece(void *arg, struct slice piece)
     return true;
 }
 
-/* Until the connection ends. A status as ask_json has it; *ret_answer unless it is ASK_OK. */
+/* Follows the events until the connection ends. Returns a status as ask_json; sets *ret_answer
+ * unless it is ASK_OK. */
 static unsigned follow_once(struct ask *ask, const struct args *a, struct follower *f,
                             json_t **ret_answer)
 {
@@ -111,7 +112,7 @@ int run_events(const struct command *c, const struct args *a)
             break;
         }
         json_decref(answer);
-        (void)sleep(AGAIN_SECONDS); /* the daemon may be starting anew */
+        (void)sleep(AGAIN_SECONDS); /* the daemon may be restarting */
     }
     ask_free(ask);
     buf_fini(&f.line);

@@ -1,5 +1,4 @@
-/* The commands by which operators decide about mail until further notice: they set, list and cancel
- * interventions. */
+/* Commands for overrides: set, list and cancel them. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,12 +8,13 @@
 #include "check.h"
 #include "commands.h"
 #include "json.h"
+#include "policy.h"
 #include "value.h"
 #include "words.h"
 
-/* ---- asking --------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
-/* What a command has while it runs. */
+/* State of a running command. */
 struct talk {
     struct conf *conf;
     struct ask *ask;
@@ -39,8 +39,8 @@ static int talk_end(struct talk *t, int status)
 
 /* ---- setting -------------------------------------------------------------------------------- */
 
-/* Put what it is about into the question. False: it was said twice, or not at all, or is no UTF-8:
- * *ret_error. */
+/* Adds the target of the override to the query. Returns false with *ret_error if the target is
+ * missing, given twice, or not UTF-8. */
 static bool put_target(const struct args *a, json_t *question, const char *destination,
                        const char **ret_error)
 {
@@ -67,7 +67,7 @@ static bool put_target(const struct args *a, json_t *question, const char *desti
     return true;
 }
 
-/* Reason and end. */
+/* Adds reason and end of the override to the query. Returns false with *ret_error on error. */
 static bool put_terms(const struct args *a, json_t *question, const char **ret_error)
 {
     json_t *reason = a->reason == NULL ? NULL : json_string(a->reason);
@@ -90,7 +90,7 @@ static bool put_terms(const struct args *a, json_t *question, const char **ret_e
     return true;
 }
 
-/* "smtp/example.org", "<a@b>", "class bulk". */
+/* Prints "smtp/example.org", "<a@b>" or "class bulk". */
 static void print_target(FILE *out, const json_t *i)
 {
     if (json_object_get(i, "destination") != NULL) {
@@ -142,10 +142,12 @@ static void print_line(FILE *out, const json_t *i)
         put_text(out, member_text(i, "node"));
         fputs(" alone", out);
     }
-    fputc('\n', out);
+    fputs(json_is_true(json_object_get(i, "unreadable")) ? ", IN PLACE OF ONE THAT CAN'T BE READ\n"
+                                                         : "\n",
+          out);
 }
 
-/* Nodes that may not go by it yet. */
+/* Prints the nodes that have not confirmed the override yet. */
 static void say_not_confirmed(const json_t *answer)
 {
     const json_t *names = json_object_get(answer, "not_confirmed"), *name;
@@ -164,7 +166,7 @@ static void say_not_confirmed(const json_t *answer)
           stderr);
 }
 
-/* Takes `question`. */
+/* Sends the query and frees it. Prints the override. */
 static int set(struct talk *t, const struct args *a, json_t *question)
 {
     json_t *answer;
@@ -186,7 +188,8 @@ static int set(struct talk *t, const struct args *a, json_t *question)
     return EX_OK;
 }
 
-/* Mail that is returned does not come back: ask, where standard input is a terminal. */
+/* Asks for confirmation, if standard input is a terminal, because returned mail can't be
+ * recovered. */
 static bool confirmed(struct talk *t, const struct args *a, const json_t *question)
 {
     json_t *filter = json_object(), *count, *answer;
@@ -222,7 +225,7 @@ static bool confirmed(struct talk *t, const struct args *a, const json_t *questi
     return false;
 }
 
-/* `values`: of a limit, NULL for others; taken. */
+/* Sets an override. `values` are those of a limit, otherwise NULL; taken. */
 static int intervene(const struct command *c, const struct args *a, json_t *values)
 {
     const char *destination = a->word_count > 0 ? a->words[0] : NULL, *error = NULL;
@@ -283,8 +286,7 @@ int run_limit(const struct command *c, const struct args *a)
 
 /* ---- listing -------------------------------------------------------------------------------- */
 
-/* All of them, page by page. NULL: *status is the exit status. */
-/* What they have counted is missing. */
+/* Prints the nodes whose recipients are missing in the counts. */
 static void say_failed(const json_t *failed)
 {
     const json_t *words;
@@ -323,18 +325,22 @@ static json_t *list_all(struct talk *t, int *ret_status)
     return all;
 }
 
-/* What to write into the configuration instead of a limit. */
+/* Prints the clause of a configuration that is equivalent to a limit. */
 static void print_clause(const json_t *i)
 {
-    const char *destination = member_text(i, "destination");
+    struct slice destination = slice_string(member_text(i, "destination"));
+    struct buf pattern;
 
-    if (strcmp(member_text(i, "verb"), "limit") == 0) {
-        fputs(strchr(destination, '/') == NULL ? "*/" : "", stdout);
-        put_text(stdout, destination);
-        fputs("\n    ", stdout);
-        print_values(stdout, json_object_get(i, "values"));
-        fputc('\n', stdout);
+    if (strcmp(member_text(i, "verb"), "limit") != 0) {
+        return;
     }
+    buf_init(&pattern, 2 * destination.len + sizeof "*/");
+    clause_put_pattern(&pattern, destination);
+    put_text(stdout, buf_cstr(&pattern));
+    fputs("\n    ", stdout);
+    print_values(stdout, json_object_get(i, "values"));
+    fputc('\n', stdout);
+    buf_fini(&pattern);
 }
 
 static void print_long(const json_t *i)
@@ -427,7 +433,7 @@ int run_cancel(const struct command *c, const struct args *a)
     return talk_end(&t, status);
 }
 
-/* Is it what `resume` was asked for: by name, or by what it is about? */
+/* Is it the pause that `resume` names, by its name or its target? */
 static bool is_meant(const json_t *i, const json_t *wanted)
 {
     const char *const names[] = {"destination", "sender", "class"};
@@ -450,7 +456,7 @@ static bool is_meant(const json_t *i, const json_t *wanted)
         if (strcasecmp(want, is) == 0 || (is[0] == '@' && strcasecmp(want, is + 1) == 0)) {
             return true;
         }
-        /* "smtp" and "smtp/" are shown as smtp with a star. */
+        /* "smtp" and "smtp/" are shown as smtp with a star */
         if (strncasecmp(want, is, len) == 0 &&
             (strcmp(is + len, "/*") == 0 ||
              (len > 0 && want[len - 1] == '/' && strcmp(is + len, "*") == 0))) {

@@ -14,7 +14,8 @@ struct import {
     struct main_cf_counts *counts;
 };
 
-/* Append our lines for the value. False: they do not say all of it, as a comment explains. */
+/* Appends our lines for a value. Returns false if they do not cover it, which a comment
+ * explains. */
 typedef bool translate(struct import *im, struct slice name, struct slice value);
 
 static void put_line(struct import *im, const char *name, struct slice value)
@@ -27,7 +28,6 @@ static void put_comment(struct import *im, struct slice name, struct slice value
     (void)buf_addf(im->out, "# %.*s = %.*s\n#   %s\n", SLICE_ARGS(name), SLICE_ARGS(value), why);
 }
 
-/* The next word of a list. */
 static bool next_word(struct slice *rest, struct slice *ret_word)
 {
     size_t len = 0;
@@ -43,7 +43,7 @@ static bool next_word(struct slice *rest, struct slice *ret_word)
     return len > 0;
 }
 
-/* ---- values that take another form ----------------------------------------------------------- */
+/* ---- values in another form ------------------------------------------------------------------ */
 
 static bool put_interfaces(struct import *im, struct slice name, struct slice value)
 {
@@ -67,8 +67,8 @@ static bool put_interfaces(struct import *im, struct slice name, struct slice va
     return true;
 }
 
-/* Lists of tables: the texts that postmap reads have our form, compiled ones and others have not.
- * */
+/* Converts lists of tables: the text files that postmap reads have our format; compiled and other
+ * tables do not. */
 static bool put_maps(struct import *im, struct slice name, struct slice value)
 {
     static const char *const texts[] = {"hash:", "btree:", "lmdb:", "dbm:", "cdb:", "texthash:"};
@@ -123,7 +123,7 @@ static bool put_client_tls(struct import *im, struct slice name, struct slice va
     return true;
 }
 
-/* A socket of Dovecot, below Postfix's queue directory unless it says where. */
+/* Converts the path of Dovecot's socket, which is relative to Postfix's queue directory. */
 static bool put_sasl_path(struct import *im, struct slice name, struct slice value)
 {
     struct buf path;
@@ -137,7 +137,7 @@ static bool put_sasl_path(struct import *im, struct slice name, struct slice val
     }
     buf_init(&path, CONF_LINE_MAX);
     (void)buf_addf(&path, "%s%.*s", value.ptr[0] == '/' ? "" : "/var/spool/postfix/",
-                   SLICE_ARGS(value)); /* a line of the file */
+                   SLICE_ARGS(value)); /* fits: from a line of the file */
     put_line(im, "auth_dovecot", buf_slice(&path));
     buf_fini(&path);
     return true;
@@ -169,13 +169,13 @@ static bool put_home_mailbox(struct import *im, struct slice name, struct slice 
     return false;
 }
 
-/* ---- what is known of Postfix's parameters --------------------------------------------------- */
+/* ---- table of Postfix's parameters ----------------------------------------------------------- */
 
 static const struct {
     const char *name;
-    const char *ours;     /* the same under this name; NULL */
-    translate *translate; /* or this; NULL */
-    const char *lost;     /* or nothing does it here: what is lost */
+    const char *ours;     /* our name for the same parameter; NULL */
+    translate *translate; /* translator of the value; NULL */
+    const char *lost;     /* without both: text about what is lost */
 } table[] = {
     {"inet_interfaces", NULL, put_interfaces, NULL},
     {"transport_maps", NULL, put_maps, NULL},
@@ -222,7 +222,8 @@ static const struct {
     {"smtp_tls_CApath", NULL, NULL, "name a file of authorities: smtp_tls_CAfile"},
 };
 
-/* Is the value one that our parameter takes? With $names that is known only when all is read. */
+/* Is it a valid value of our parameter? A value with $names can't be checked yet and is
+ * accepted. */
 static bool takes(const struct param *p, struct slice value)
 {
     union {
@@ -256,7 +257,8 @@ static void put_unfit(struct import *im, const struct param *p, struct slice nam
     buf_fini(&why);
 }
 
-/* The first $name in the value that is none of ours; empty: there is none. */
+/* Returns the first $name in the value that is not one of our parameters; empty if there is
+ * none. */
 static struct slice unknown_name(struct slice value)
 {
     for (size_t at = slice_find(value, '$'); at < value.len;
@@ -331,6 +333,7 @@ static void import_one(struct import *im, struct slice name, struct slice value)
 void main_cf_import(struct slice text, struct buf *out, struct main_cf_counts *ret_counts)
 {
     struct import im = {.out = out, .counts = ret_counts};
+    bool has_destination = false;
     struct grammar g;
     struct item item;
 
@@ -339,10 +342,15 @@ void main_cf_import(struct slice text, struct buf *out, struct main_cf_counts *r
     for (grammar_next(&g, &item); item.kind != ITEM_END; grammar_next(&g, &item)) {
         if (item.kind == ITEM_PARAMETER) {
             import_one(&im, item.name, item.value);
+            has_destination |= slice_equal(item.name, SLICE("mydestination"));
         } else if (item.kind == ITEM_BAD || item.kind == ITEM_CLAUSE) {
             (void)buf_addf(out, "# line %u is no parameter and was passed over\n", item.line);
             ret_counts->lost++;
         }
     }
     grammar_fini(&g);
+    if (!has_destination) {
+        (void)buf_add_string(out, "# Postfix's default of mydestination\n"
+                                  "local_domains = $myhostname localhost.$mydomain localhost\n");
+    }
 }

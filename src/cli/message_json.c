@@ -6,7 +6,7 @@
 #include "check.h"
 #include "words.h"
 
-/* Those of postqueue, in its order. Its `recipients` come last here, because they are written while
+/* Members of postqueue, in its order. Its `recipients` are last here, because they are written as
  * they are read. */
 static const char *const first[] = {"queue_name",   "queue_id",      "arrival_time",
                                     "message_size", "forced_expire", "sender"};
@@ -28,9 +28,9 @@ void message_json_begin(FILE *out, const json_t *message)
         CHECK(json_object_set_new(head, "sender", json_string("MAILER-DAEMON")) == 0);
     }
     (void)json_object_del(head, "recipients");     /* may be missing */
-    (void)json_object_del(head, "next_recipient"); /* the same */
+    (void)json_object_del(head, "next_recipient"); /* may be missing */
     text = json_dumps(head, JSON_COMPACT | JSON_ENSURE_ASCII);
-    CHECK(text != NULL && strlen(text) > 2); /* it has an id */
+    CHECK(text != NULL && strlen(text) > 2); /* the object has at least an id */
     fprintf(out, "%.*s,\"recipients\":[", (int)strlen(text) - 1, text);
     free(text);
     json_decref(head);
@@ -43,7 +43,7 @@ void message_json_rcpts(FILE *out, struct rcpt_walk *w)
 
     while ((rcpt = rcpt_walk_next(w)) != NULL) {
         fputs(separator, out);
-        (void)json_dumpf(rcpt, out, JSON_COMPACT | JSON_ENSURE_ASCII); /* seen at the end */
+        (void)json_dumpf(rcpt, out, JSON_COMPACT | JSON_ENSURE_ASCII); /* checked at the end */
         separator = ",";
     }
 }

@@ -1,6 +1,6 @@
 /*
- * A message as one line of JSON: the API's members, those of `postqueue -j` first and in its order,
- * and all recipients, written as they come.
+ * Prints a message as one line of JSON: the API's members, those of `postqueue -j` first and in its
+ * order, and all recipients, written one by one.
  */
 #ifndef CLI_MESSAGE_JSON_H
 #define CLI_MESSAGE_JSON_H
@@ -11,7 +11,7 @@
 
 #include "rcpt_walk.h"
 
-/* Begin the line; `recipients` follow, then the end. As postqueue does, the null sender is
+/* Begins the line; the recipients and the end follow. As in postqueue, the null sender is
  * MAILER-DAEMON. */
 void message_json_begin(FILE *out, const json_t *message);
 void message_json_rcpts(FILE *out, struct rcpt_walk *w);

@@ -22,7 +22,7 @@ static void print_address(FILE *out, const char *address)
     fputc('>', out);
 }
 
-/* "bulk: List-Unsubscribe". */
+/* Prints "bulk: List-Unsubscribe". */
 static void print_class(FILE *out, const json_t *message)
 {
     const char *name = member_text(message, "class");
@@ -46,7 +46,7 @@ void message_print_head(FILE *out, const json_t *message, double now)
     fputc('\n', out);
     print_text(out, "reason", member_text(message, "reason"));
     if (json_object_get(message, "sender") == NULL) {
-        return; /* what can't be decoded has no more */
+        return; /* an unreadable message has no further members */
     }
     fprintf(out, "  %-13s ", "sender");
     print_address(out, member_text(message, "sender"));
@@ -59,7 +59,7 @@ void message_print_head(FILE *out, const json_t *message, double now)
     print_text(out, "envelope id", member_text(message, "envid"));
     fprintf(out, "  %-13s %s\n", "arrived", words_when(arrived, now).text);
     if (created > arrived + 60) {
-        /* Less is the time its transfer took. */
+        /* a smaller difference is only the time of the transfer */
         fprintf(out, "  %-13s %s\n", "requeued", words_when(created, now).text);
     }
     if (strcmp(member_text(message, "queue_name"), "active") == 0) {

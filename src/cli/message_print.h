@@ -1,6 +1,6 @@
 /*
- * What is known of a message, as text for a terminal. The members are those of docs/api.md. `now`
- * is seconds since 1970.
+ * Prints a message for a terminal. The members are those of docs/api.md. `now` is seconds since
+ * 1970.
  */
 #ifndef CLI_MESSAGE_PRINT_H
 #define CLI_MESSAGE_PRINT_H
@@ -9,14 +9,14 @@
 
 #include <jansson.h>
 
-/* Everything but the recipients. */
+/* Prints everything except the recipients. */
 void message_print_head(FILE *out, const json_t *message, double now);
 
-/* One recipient. */
+/* Prints one recipient. */
 void message_print_rcpt(FILE *out, const json_t *rcpt, double now);
 
-/* Of a recipient: ", 3 attempts, the last TIME", and the line with its last reason; nothing when
- * there is none. */
+/* Prints ", 3 attempts, the last TIME" of a recipient; message_print_reply prints the line with its
+ * last reason. Both print nothing if there is none. */
 void message_print_attempts(FILE *out, const json_t *rcpt, double now);
 void message_print_reply(FILE *out, const json_t *rcpt);
 

@@ -1,4 +1,4 @@
-/* The commands that change the queue or the daemon. */
+/* Commands that change the queue or the daemon. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,18 +11,18 @@
 #include "spool.h"
 #include "words.h"
 
-#define IDS_PER_QUESTION 200 /* as many as the API takes */
+#define IDS_PER_QUESTION 200 /* limit of the API */
 #define CLOCK_MAX        (INT64_C(100) * 365 * 86400)
 
-/* What to do, and what came of it so far. */
+/* A change and its progress. */
 struct change {
     const char *op;
-    const char *done; /* the word for what was done to a message; NULL: messages are not named */
+    const char *done; /* word for a changed message; NULL: do not list messages */
     const struct args *args;
     struct ask *ask;
     bool dry_run;
     int64_t matched, changed;
-    int status; /* the first failure */
+    int status; /* first failure */
 };
 
 static const struct {
@@ -38,7 +38,7 @@ static void note(struct change *ch, int status)
     ch->status = ch->status == EX_OK ? status : ch->status;
 }
 
-/* ---- one question --------------------------------------------------------------------------- */
+/* ---- one query ------------------------------------------------------------------------------- */
 
 static void print_errors(struct change *ch, const json_t *errors)
 {
@@ -56,9 +56,9 @@ static void print_errors(struct change *ch, const json_t *errors)
     }
 }
 
-/* Ask for the change of `targets` ({"ids": ...} or {"filter": ..., "after": ...}), which is taken.
- * Where a next page begins is in *ret_next (NULL: nowhere), a new reference. False after
- * a failure. */
+/* Sends a change of `targets` ({"ids": ...} or {"filter": ..., "after": ...}), which is taken.
+ * *ret_next is the start of the next page, a new reference, or NULL. Returns false after a
+ * failure. */
 static bool change_some(struct change *ch, json_t *targets, json_t **ret_next)
 {
     json_t *answer, *id;
@@ -89,7 +89,6 @@ static bool change_some(struct change *ch, json_t *targets, json_t **ret_next)
     return true;
 }
 
-/* All pages of a filter. */
 static bool change_filter(struct change *ch, json_t *filter)
 {
     json_t *next = NULL;
@@ -104,7 +103,7 @@ static bool change_filter(struct change *ch, json_t *filter)
 
 /* ---- ids ------------------------------------------------------------------------------------ */
 
-/* Ids that wait until they fill a question. */
+/* Ids that are collected until a query is full. */
 struct batch {
     struct change *change;
     json_t *ids; /* owned */
@@ -137,8 +136,8 @@ static bool batch_add(struct batch *b, const char *id)
     return json_array_size(b->ids) < IDS_PER_QUESTION || batch_send(b);
 }
 
-/* Ids on standard input with blanks or line ends between them. Of a longer word the rest is cut:
- * the daemon will say that it is no id. */
+/* Reads ids from standard input, separated by blanks or line ends. A word that is too long is cut;
+ * the daemon then rejects it. */
 static bool batch_read(struct batch *b)
 {
     char word[64];
@@ -171,8 +170,8 @@ static bool change_ids(struct change *ch)
 
 /* ---- filters -------------------------------------------------------------------------------- */
 
-/* A filter may match many messages: ask for confirmation where standard input is a terminal. False:
- * the command ends here. */
+/* Asks for confirmation of a filter if standard input is a terminal, because it may match many
+ * messages. Returns false to end the command. */
 static bool confirmed(struct change *ch)
 {
     struct change trial = *ch;
@@ -210,7 +209,7 @@ static int change_and_sum_up(struct change *ch)
         ok = change_filter(ch, ch->args->filter);
     }
     if (!ok && ch->changed == 0) {
-        return ch->status; /* the error says it all */
+        return ch->status; /* the error message suffices */
     }
     printf("%s matched, ", words_count(ch->matched, "message").text);
     if (ch->dry_run) {
@@ -259,7 +258,7 @@ int run_flush(const struct command *c, const struct args *a)
     struct msg_id id;
     bool ok;
 
-    /* No host has a name that is a queue id: capitals and digits, without a dot. */
+    /* no host name looks like a queue id: capitals and digits without a dot */
     if (a->word_count > 0 && spool_id_parse(slice_string(a->words[0]), &id)) {
         conf = command_places(a);
         if (conf == NULL) {
@@ -299,9 +298,9 @@ int run_flush(const struct command *c, const struct args *a)
     return ch.status;
 }
 
-/* ---- the daemon as a whole ------------------------------------------------------------------ */
+/* ---- whole daemon ---------------------------------------------------------------------------- */
 
-/* Takes `question`. `done` is said when it worked. */
+/* Sends the query and frees it. Prints `done` if it succeeds. */
 static int tell_daemon(const struct args *a, json_t *question, const char *done)
 {
     struct conf *conf = command_places(a);

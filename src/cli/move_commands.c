@@ -1,6 +1,6 @@
 /*
- * `sluice import` and `sluice export`: mail from another mail system's queue into the spool, and
- * back, while neither system runs.
+ * `sluice import` and `sluice export`: move mail from another mail system's queue into the spool,
+ * and back, while neither system runs.
  */
 #include "commands.h"
 
@@ -32,7 +32,7 @@ struct work {
     bool in;
     struct conf *conf; /* owned */
     char *url;         /* owned */
-    int lock;          /* of the state directory; -1: not taken */
+    int lock;          /* descriptor of the state directory's lock; -1: not locked */
     struct spool *spool;
     struct buf error;
     struct classify classify;
@@ -55,7 +55,8 @@ static void print_line(void *context, const char *line)
     putchar('\n');
 }
 
-/* As a listener that clients may relay by would say: the mail was let in already. */
+/* Classifies mail as a listener does for clients that may relay, because the mail was accepted
+ * before. */
 static void classify_mail(void *context, struct slice sender, struct slice client,
                           struct slice content, char room[CLASS_NAME_MAX], struct slice *ret_name,
                           enum class_source *ret_source)
@@ -77,10 +78,10 @@ static void classify_mail(void *context, struct slice sender, struct slice clien
     classify_drop(&w->classify);
 }
 
-/* ---- whose files these are ------------------------------------------------------------------ */
+/* ---- ownership ------------------------------------------------------------------------------- */
 
-/* The daemon's queue process opens the spool as the user who owns it, so what root writes there has
- * to be that user's. Root's other rights stay, for the other system's files. */
+/* Acts as the owner of the spool's files, because the daemon's queue process opens the spool as
+ * that user. Keeps root's other rights for the other system's files. */
 static int act_as_owner(struct work *w)
 {
     const char *path = w->url + (strncmp(w->url, CONF_SPOOL_SQLITE, strlen(CONF_SPOOL_SQLITE)) == 0

@@ -1,4 +1,4 @@
-/* The commands that only look. */
+/* Commands that only read. */
 #include <inttypes.h>
 #include <string.h>
 #include <sysexits.h>
@@ -18,14 +18,14 @@
 #include "words.h"
 
 #define PAGE_MESSAGES      100
-#define PAGE_RECIPIENTS    50   /* of each message in a page */
-#define DESTINATIONS_MAX   1000 /* in one answer, and the API gives no more */
+#define PAGE_RECIPIENTS    50   /* recipients of each message in a page */
+#define DESTINATIONS_MAX   1000 /* in one answer; also the limit of the API */
 #define STATUS_SITES_SHOWN 20
-#define WHY_PAGES_MAX      20 /* of recipients, where the answer is text */
+#define WHY_PAGES_MAX      20 /* pages of recipients for text output */
 
-/* ---- what all of them share ----------------------------------------------------------------- */
+/* ---- shared by all --------------------------------------------------------------------------- */
 
-/* Run `look` with what answers its questions. */
+/* Runs `look` with a connection for its queries. */
 static int with_ask(const struct args *a, int (*look)(struct ask *ask, const struct args *a))
 {
     struct conf *conf = command_places(a);
@@ -42,8 +42,8 @@ static int with_ask(const struct args *a, int (*look)(struct ask *ask, const str
     return status;
 }
 
-/* Ask, and take `question`. NULL: there is no answer, which has been said, and *ret_status is an
- * exit status. */
+/* Sends the query and frees it. Returns NULL after an error message, with an exit status in
+ * *ret_status. */
 static json_t *ask_or_say(struct ask *ask, json_t *question, int *ret_status)
 {
     json_t *answer;
@@ -61,7 +61,6 @@ static json_t *ask_or_say(struct ask *ask, json_t *question, int *ret_status)
 
 /* ---- queue ---------------------------------------------------------------------------------- */
 
-/* A message as a line of JSON. */
 static int put_message(struct ask *ask, json_t *message, int64_t max_rcpts)
 {
     struct rcpt_walk w;
@@ -93,7 +92,7 @@ static int list_message(struct ask *ask, const struct args *a, struct queue_prin
     return rcpt_walk_fini(&w);
 }
 
-/* What is missing, as nodes have not answered. */
+/* Prints the nodes whose data are missing. */
 static void say_failed(const json_t *answer)
 {
     const json_t *words;
@@ -107,7 +106,7 @@ static void say_failed(const json_t *answer)
     }
 }
 
-/* Page after page, each printed before the next is asked for. */
+/* Lists all pages; each is printed before the next is requested. */
 static int list_pages(struct ask *ask, const struct args *a, struct queue_print *p)
 {
     int64_t rcpts = a->recipients < PAGE_RECIPIENTS ? a->recipients : PAGE_RECIPIENTS;
@@ -244,7 +243,7 @@ int run_destinations(const struct command *c, const struct args *a)
 
 /* ---- one message ---------------------------------------------------------------------------- */
 
-/* Do the same to the other messages of a control file, of which the answer tells. */
+/* Runs `look` for the other messages of the same control file, which the answer names. */
 static int look_at_parts(struct ask *ask, const struct args *a, const json_t *answer,
                          int (*look)(struct ask *, const struct args *, const char *))
 {
@@ -311,7 +310,7 @@ int run_show(const struct command *c, const struct args *a)
     return with_ask(a, look_show);
 }
 
-/* Where the pieces of a message go. */
+/* Output of a message's content. */
 struct output {
     struct content_cut cut;
     struct buf text;
@@ -358,7 +357,7 @@ static int look_cat(struct ask *ask, const struct args *a)
     status = ask_content(ask, a->words[0], write_piece, &o, &answer);
     if (status == ASK_OK) {
         content_cut_end(&o.cut, &o.text);
-        (void)write_text(&o); /* seen when the output is closed */
+        (void)write_text(&o); /* checked when the output is closed */
     }
     content_cut_fini(&o.cut);
     buf_fini(&o.text);
@@ -375,7 +374,7 @@ int run_cat(const struct command *c, const struct args *a)
 
 /* ---- why ------------------------------------------------------------------------------------ */
 
-/* Each destination that the scheduler has in memory, until `on_site` returns false. */
+/* Calls `on_site` for each destination in the scheduler's memory, until it returns false. */
 static int each_site(struct ask *ask, bool (*on_site)(void *arg, const json_t *site), void *arg)
 {
     json_t *cursor = NULL;
@@ -402,7 +401,7 @@ static int each_site(struct ask *ask, bool (*on_site)(void *arg, const json_t *s
     return EX_OK;
 }
 
-/* Page after page of the recipients; a message that is delivered meanwhile just ends. */
+/* Prints all pages of recipients. A message that is delivered meanwhile just ends. */
 static int why_message(struct ask *ask, const struct args *a, const char *id)
 {
     struct why_print w = {0};
@@ -438,7 +437,8 @@ static int why_message(struct ask *ask, const struct args *a, const char *id)
     return status == EX_OK && ask_is_offline(ask) ? EX_UNAVAILABLE : status;
 }
 
-/* The daemon is down: how much there is, and the exit status says that it is down. */
+/* Prints the number of messages while the daemon is down. The exit status shows that the daemon is
+ * down. */
 static int why_site_offline(struct ask *ask, const struct args *a)
 {
     int status = EX_OK;
@@ -492,7 +492,7 @@ static int why_site(struct ask *ask, const struct args *a)
     return exit_status;
 }
 
-/* "A/90417", a control file below its hash directories? */
+/* Is it a control file below hash directories, such as "A/90417"? */
 static bool is_control_path(const char *word)
 {
     const char *at = word;
@@ -505,7 +505,7 @@ static bool is_control_path(const char *word)
 
 static int look_why(struct ask *ask, const struct args *a)
 {
-    /* No queue id has one of these, and no domain or next hop is without. */
+    /* no queue id has one of these characters, and each domain or next hop has one */
     bool is_site = strpbrk(a->words[0], "/.:[") != NULL && !is_control_path(a->words[0]);
 
     return is_site ? why_site(ask, a) : why_message(ask, a, a->words[0]);
@@ -519,7 +519,7 @@ int run_why(const struct command *c, const struct args *a)
 
 /* ---- tls ------------------------------------------------------------------------------------ */
 
-/* As a test in a script wants it: mail would go, would not, or it can't be known. */
+/* Returns the exit status for scripts: success only if mail would be sent. */
 static int tls_status(const json_t *answer)
 {
     return strcmp(member_text(answer, "outcome"), "sent") == 0 ? EX_OK : EXIT_FAILURE;
@@ -576,7 +576,8 @@ static bool print_troubled_site(void *arg, const json_t *site)
     return true;
 }
 
-/* The daemon is down: what the spool says, and the exit status says that it is down. */
+/* Prints the totals of the spool while the daemon is down. The exit status shows that the daemon is
+ * down. */
 static int status_offline(struct ask *ask, const struct args *a)
 {
     json_t *totals;
@@ -595,7 +596,7 @@ static int status_offline(struct ask *ask, const struct args *a)
     return EX_UNAVAILABLE;
 }
 
-/* What all nodes have in memory goes in the place of what the asked one has, under "cluster". */
+/* Adds the values of all nodes as the member "cluster". */
 static void add_cluster(struct ask *ask, json_t *answer)
 {
     json_t *question = json_pack("{s:s}", "op", "cluster"), *cluster;

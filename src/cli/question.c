@@ -10,7 +10,7 @@
 static const struct {
     const char *op;
     bool post;
-    const char *before, *behind; /* the path around the id */
+    const char *before, *behind; /* path before and after the id */
 } operations[] = {
     {"list", false, "/v1/messages", ""},
     {"show", false, "/v1/messages/", ""},
@@ -25,7 +25,7 @@ static const struct {
     {"site", false, "/v1/site", ""},
     {"tls", false, "/v1/tls", ""},
     {"status", false, "/v1/status", ""},
-    {"totals", false, "/v1/status", ""}, /* they are part of it */
+    {"totals", false, "/v1/status", ""}, /* part of the status */
     {"cluster", false, "/v1/cluster", ""},
     {"hold", true, "/v1/messages/hold", ""},
     {"release", true, "/v1/messages/release", ""},
@@ -41,7 +41,7 @@ static const struct {
     {"clock", true, "/v1/clock", ""},
 };
 
-/* Appends fail only when the URL is longer than QUESTION_URL_MAX; that is sticky. */
+/* Appends to the URL. Appends fail only beyond QUESTION_URL_MAX, and are sticky. */
 
 static void add_escaped(struct buf *url, const char *text)
 {
@@ -76,7 +76,8 @@ static void add_pair(struct buf *url, const char *name, const json_t *value, cha
     }
 }
 
-/* All members but those that are part of the path; the filter's as if they were the question's. */
+/* Adds all members that are not in the path; those of the filter as if they were members of the
+ * query. */
 static void add_query(struct buf *url, const json_t *question, char *separator)
 {
     const char *name;

@@ -1,9 +1,9 @@
 /*
- * A question as an HTTP request (docs/api.md).
+ * Converts a query to an HTTP request (docs/api.md).
  *
- * A question is a JSON object as the queue process takes it: "op", and what the operation needs
- * ("id", "filter", "max", "after", ...). Here it becomes a path with a query string, or a path and
- * a body.
+ * A query is a JSON object as the queue process accepts it: "op" and the parameters of the
+ * operation ("id", "filter", "max", "after", ...). The request is a path with a query string, or a
+ * path with a body.
  */
 #ifndef CLI_QUESTION_H
 #define CLI_QUESTION_H
@@ -14,15 +14,15 @@
 
 #include "buf.h"
 
-#define QUESTION_URL_MAX 65536 /* bytes */
+#define QUESTION_URL_MAX 65536 /* longest URL in bytes */
 
 struct request {
     bool post;
     struct buf url; /* from "/v1/" on */
-    char *body;     /* owned, free(3); NULL: none */
+    char *body;     /* owned, freed with free(3); NULL: none */
 };
 
-/* The operation must be a known one. *ret_request is to be released. */
+/* Makes the request, which the caller releases. The operation must be known. */
 void request_init(struct request *ret_request, const json_t *question);
 void request_fini(struct request *r);
 

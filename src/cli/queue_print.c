@@ -6,8 +6,8 @@
 #include "mem.h"
 #include "words.h"
 
-#define REASON_END     78 /* the last column of a reason */
-#define ADDRESS_INDENT 47 /* columns in front of an address */
+#define REASON_END     78 /* last column of a reason */
+#define ADDRESS_INDENT 47 /* columns before an address */
 
 static void print_reason(FILE *out, const char *reason)
 {
@@ -32,7 +32,7 @@ static const char *state_mark(const json_t *message)
     return "";
 }
 
-/* The control file, where there is one. */
+/* Prints the control file, if there is one. */
 static void print_file(FILE *out, const json_t *message)
 {
     const char *path = member_text(message, "path");
@@ -46,7 +46,7 @@ static void print_file(FILE *out, const json_t *message)
     }
 }
 
-/* "    class bulk: List-Unsubscribe", as `sluice show` has it. */
+/* Prints "    class bulk: List-Unsubscribe", as `sluice show` does. */
 static void print_class(FILE *out, const json_t *message)
 {
     const char *name = member_text(message, "class");

@@ -11,7 +11,7 @@ void rcpt_walk_init(struct rcpt_walk *w, struct ask *ask, json_t *message, int64
         (struct rcpt_walk){.ask = ask, .page = json_incref(message), .left = max, .status = ASK_OK};
 }
 
-/* The page behind this one. False: there is none, or it can't be had. */
+/* Requests the next page. Returns false if there is none or the query fails. */
 static bool next_page(struct rcpt_walk *w)
 {
     json_t *after = json_object_get(w->page, "next_recipient"), *question, *page;
@@ -25,7 +25,7 @@ static bool next_page(struct rcpt_walk *w)
     w->status = ask_json(w->ask, question, &page);
     json_decref(question);
     if (w->status == 404) {
-        /* It was delivered while we looked. */
+        /* the message was delivered meanwhile */
         json_decref(page);
         w->status = ASK_OK;
         return false;

@@ -1,6 +1,6 @@
 /*
- * All recipients of a message, page by page: those that came with it, then those that are asked
- * for. So a message with a million recipients is shown without being held.
+ * Iterates over all recipients of a message: those in the message's answer, then further pages. So
+ * a message with a million recipients needs the memory of one page.
  */
 #ifndef CLI_RCPT_WALK_H
 #define CLI_RCPT_WALK_H
@@ -12,24 +12,24 @@
 
 #include "ask.h"
 
-/* Fields are private to rcpt_walk.c, but for `cut`. */
+/* Members are private to rcpt_walk.c, except `cut`. */
 struct rcpt_walk {
-    struct ask *ask; /* borrowed; NULL: only what came with the message */
+    struct ask *ask; /* borrowed; NULL: no further pages */
     json_t *page;    /* owned */
-    size_t index;    /* of the next one in the page */
-    int64_t left;    /* recipients that are still wanted */
-    bool cut;        /* the walk ended at the limit, and there are more */
-    unsigned status; /* of the last question */
-    json_t *answer;  /* owned; what went wrong, when `status` is not ASK_OK */
+    size_t index;    /* index of the next recipient in the page */
+    int64_t left;    /* number of recipients that the walk may still return */
+    bool cut;        /* the limit ended the walk early */
+    unsigned status; /* status of the last query */
+    json_t *answer;  /* owned; error if `status` is not ASK_OK */
 };
 
-/* `message` gets one more reference. At most `max` recipients will come. */
+/* Begins a walk of at most `max` recipients. Takes a new reference to `message`. */
 void rcpt_walk_init(struct rcpt_walk *w, struct ask *ask, json_t *message, int64_t max);
 
-/* The next recipient (until the next call), or NULL at the end. */
+/* Returns the next recipient, valid until the next call, or NULL at the end. */
 const json_t *rcpt_walk_next(struct rcpt_walk *w);
 
-/* Release. 0, or after a failure, which is printed, an exit status. */
+/* Releases the walk. Returns 0, or an exit status after an error, which was printed. */
 int rcpt_walk_fini(struct rcpt_walk *w);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * `sluice config test': what the rules at arrival say of a mail.
+ * `sluice config test': tries the rules on a mail.
  *
- * The mail goes through the functions that the receiving processes use (receive/arrival.h); only
- * the client, and the queue that would store it, are not there.
+ * The mail passes the functions that the receiving processes use (receive/arrival.h). Only the
+ * client and the queue are missing.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ struct trial {
     char client[INET6_ADDRSTRLEN + 16]; /* "unknown[192.0.2.1]" */
     unsigned char ip[16];
     bool may_relay;
-    struct wire_rcpt *rcpts; /* those that were accepted */
+    struct wire_rcpt *rcpts; /* accepted recipients */
     uint32_t count;
 };
 
@@ -68,12 +68,12 @@ static void print_reply(const char *what, struct slice who, const struct server_
         (void)buf_addf(&line, "%u %s %.*s%s%s%s", r->code, r->status, SLICE_ARGS(r->text),
                        rule[0] != '\0' ? " (" : "", rule, rule[0] != '\0' ? ")" : "");
     }
-    line.failed = false; /* cut at worst */
+    line.failed = false; /* may be cut */
     put_lines(stdout, buf_cstr(&line));
     buf_fini(&line);
 }
 
-/* As on_rcpt of a session does it. */
+/* Tries a recipient as on_rcpt of a session does. */
 static void try_rcpt(struct trial *t, struct slice rcpt)
 {
     const struct arrival_client client = {.ip = t->ip, .text = t->client};
@@ -105,12 +105,12 @@ static void put_nowhere(void *arg, struct slice bytes)
     (void)bytes;
 }
 
-/* A line end that was typed as two characters. */
+/* Appends a line, in which "\n" stands for a line end. */
 static void add_line(struct buf *message, struct slice line)
 {
     while (line.len > 0) {
         if (slice_starts(line, SLICE("\\n"))) {
-            (void)buf_add_string(message, "\r\n"); /* sticky, as all of them */
+            (void)buf_add_string(message, "\r\n"); /* sticky, as all appends here */
             line = slice_skip(line, 2);
         } else {
             (void)buf_add_byte(message, line.ptr[0]);
@@ -134,7 +134,7 @@ static struct server_reply try_content(struct trial *t)
     for (size_t i = 0; i < a->lines.count; i++) {
         add_line(&message, slice_string(a->lines.items[i]));
     }
-    message.failed = false; /* no command line is that long */
+    message.failed = false; /* fits: no command line is as long */
     arrival_data(&t->arrival, t->conf);
     arrival_content(&t->arrival, buf_slice(&message), put_nowhere, NULL);
     reply = arrival_end(&t->arrival, t->conf, t->client, put_nowhere, NULL);
@@ -142,7 +142,7 @@ static struct server_reply try_content(struct trial *t)
     return reply;
 }
 
-/* Each rule that fitted, in the order in which they were asked. */
+/* Prints each matching rule, in the order of the search. */
 static void print_notes(const struct ruling *r)
 {
     for (size_t i = 0; i < r->note_count; i++) {
@@ -152,7 +152,7 @@ static void print_notes(const struct ruling *r)
         buf_init(&line, 2 * REPLY_MAX);
         (void)buf_addf(&line, "rule: %s: %s%s%s: %s\n", n->rule, action_name(n->kind),
                        n->text[0] != '\0' ? " " : "", n->text, n->what);
-        line.failed = false; /* cut at worst */
+        line.failed = false; /* may be cut */
         put_lines(stdout, buf_cstr(&line));
         buf_fini(&line);
     }
@@ -169,7 +169,7 @@ static void print_result(struct trial *t)
     for (uint32_t i = 0; i < t->count; i++) {
         (void)buf_addf(&text, "  to %.*s%s%.*s\n", SLICE_ARGS(t->rcpts[i].address),
                        t->rcpts[i].target.len > 0 ? " by " : "",
-                       SLICE_ARGS(t->rcpts[i].target)); /* far below the limit */
+                       SLICE_ARGS(t->rcpts[i].target)); /* fits */
     }
     put_lines(stdout, buf_cstr(&text));
     buf_fini(&text);
@@ -236,7 +236,7 @@ int run_config_test(const struct command *c, const struct args *a)
     }
     buf_init(&text, TEXT_MAX);
     ok = bundle_load(path, &bundle, &text);
-    text.failed = false; /* cut at worst */
+    text.failed = false; /* may be cut */
     put_lines(stderr, buf_cstr(&text));
     buf_clear(&text);
     if (!ok) {

@@ -45,7 +45,7 @@ static int read_text(struct secrets_file *f, int fd)
     return EX_OK;
 }
 
-/* The path that the configuration has. NULL: there is none, and why was printed. */
+/* Returns the path in the configuration, or NULL after an error message. */
 static char *configured_path(const struct args *a, const char *parameter, int *ret_status)
 {
     struct conf *conf = command_conf(a);
@@ -105,8 +105,7 @@ static bool write_all(int fd, struct slice text)
     return true;
 }
 
-/* Put `text` in the place of the file: a reader sees the old one or the new one. Its owner stays,
- * only that one may read it. */
+/* Replaces the file atomically. It keeps its owner, who alone may read it. */
 static int replace_file(const struct secrets_file *f, struct slice text)
 {
     char temporary[PATH_MAX];
@@ -127,13 +126,13 @@ static int replace_file(const struct secrets_file *f, struct slice text)
          write_all(fd, text) && fsync(fd) == 0 && rename(temporary, f->path) == 0;
     if (!ok) {
         complain(f->path, strerror(errno));
-        (void)unlink(temporary); /* it is ours */
+        (void)unlink(temporary); /* our own file */
     }
-    (void)close(fd); /* fsync has said whether it was written */
+    (void)close(fd); /* fsync has reported write errors */
     return ok ? EX_OK : EX_IOERR;
 }
 
-/* Whose line is it? Empty: it is none of a name. */
+/* Returns the name at the start of a line; empty if the line has none. */
 static struct slice name_of(struct slice line)
 {
     line = slice_trim(line);
@@ -154,7 +153,7 @@ int secrets_rewrite(const struct secrets_file *f, struct slice name, struct slic
 
         if (slice_equal(name_of(old), name)) {
             found = true;
-            (void)buf_add(&text, line); /* sticky, like all of these */
+            (void)buf_add(&text, line); /* sticky, as all appends here */
         } else {
             (void)buf_add(&text, old);
             (void)buf_add_byte(&text, '\n');

@@ -1,6 +1,6 @@
 /*
- * A file with a line for each name, "NAME:...", that commands change: the users of auth_users, the
- * tokens of api_tokens. What is no line of the name that is changed stays as it is.
+ * Files with a line "NAME:..." for each name, which commands change: the users of auth_users, the
+ * tokens of api_tokens. Lines of other names stay as they are.
  */
 #ifndef CLI_SECRETS_FILE_H
 #define CLI_SECRETS_FILE_H
@@ -13,27 +13,27 @@
 #include "buf.h"
 #include "slice.h"
 
-#define SECRETS_FILE_MAX (4u << 20) /* bytes */
+#define SECRETS_FILE_MAX (4u << 20) /* largest file in bytes */
 
 struct secrets_file {
     char *path;      /* owned */
-    struct buf text; /* all of it */
+    struct buf text; /* whole text */
     bool exists;
     struct stat st;
 };
 
-/* Read the file that the word of this number names, else that of the configuration's `parameter`.
- * It need not be there if it `may_lack`. EX_OK, or a status, and what is wrong was printed; close
- * it in either case. */
+/* Reads the file in the command line's word number `word`, otherwise the file of the
+ * configuration's `parameter`. With `may_lack` the file need not exist. Returns EX_OK, or an exit
+ * status after an error message; call secrets_close in either case. */
 int secrets_open(struct secrets_file *f, const struct args *a, size_t word, bool may_lack,
                  const char *parameter);
 
-/* What was read is overwritten. */
+/* Releases the file and overwrites its text in memory. */
 void secrets_close(struct secrets_file *f);
 
-/* Put the file with `line` (with its end; empty: nothing) in the place of the line of `name` into
- * the place of the file: a reader sees the old one or the new one. Its owner stays, only that one
- * may read it. EX_OK, or what is wrong was printed. */
+/* Replaces the line of `name` by `line` (with its end; empty: removes it) and writes the file
+ * atomically. The file keeps its owner, who alone may read it. Returns EX_OK, or an exit status
+ * after an error message. */
 int secrets_rewrite(const struct secrets_file *f, struct slice name, struct slice line);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * sendmail: takes a mail from a program or a person and leaves it in maildrop, whether the daemon
- * runs or not. The options are those that programs have passed to sendmail for decades; the ones
- * that mean nothing here are accepted and do nothing. docs/maildrop.md has the whole picture.
+ * sendmail: writes a mail from a program or a person to maildrop, whether the daemon runs or not.
+ * The options are those that programs pass to sendmail; those without a meaning here are accepted
+ * and ignored. docs/maildrop.md describes the whole path.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +38,7 @@ struct options {
     enum mode mode;
     const char *conf_path;
     const char *sender; /* -f; NULL: the user */
-    const char *name;   /* -F; NULL: the user's */
+    const char *name;   /* -F; NULL: the user's name */
     bool from_header;   /* -t */
     bool ignore_dots;   /* -i */
     unsigned notify;
@@ -46,7 +46,7 @@ struct options {
     struct buf envid; /* xtext */
 };
 
-/* The message that is being submitted, without its content. Strings of recipients are owned. */
+/* The submitted message, without its content. Strings of recipients are owned. */
 struct submission {
     struct buf sender;
     struct buf name;
@@ -82,7 +82,7 @@ __attribute__((format(printf, 2, 3))) _Noreturn static void stop(int status, con
     exit(status);
 }
 
-/* The status by which programs decide whether to try again. */
+/* Returns the exit status by which programs decide whether to try again. */
 static int status_of(int error)
 {
     switch (-error) {
@@ -95,11 +95,11 @@ static int status_of(int error)
     case EFBIG:
         return EX_UNAVAILABLE;
     default:
-        return EX_TEMPFAIL; /* no space, no descriptors: it may pass */
+        return EX_TEMPFAIL; /* temporary: no space, no descriptors */
     }
 }
 
-/* The file that is being written, to be removed on Ctrl-C. */
+/* The file that is being written, which Ctrl-C removes. */
 static struct maildrop_file drop;
 static volatile sig_atomic_t drop_open;
 
@@ -107,7 +107,7 @@ static void on_interrupt(int number)
 {
     (void)number;
     if (drop_open != 0) {
-        (void)unlinkat(drop.directory, drop.name, 0); /* else it stays incomplete */
+        (void)unlinkat(drop.directory, drop.name, 0); /* if this fails, the file stays incomplete */
     }
     _exit(EX_TEMPFAIL);
 }
@@ -188,7 +188,7 @@ static bool add_rcpt(struct submission *sub, struct slice address, struct slice 
     return true;
 }
 
-/* All addresses of a header's value or an argument. */
+/* Adds all addresses of a header's value or an argument. */
 static void add_rcpts(struct submission *sub, struct slice value)
 {
     struct address_list list;
@@ -212,7 +212,7 @@ static void add_rcpts(struct submission *sub, struct slice value)
     }
 }
 
-/* "" and "<>" are the null sender. */
+/* Sets the sender; "" and "<>" are the null sender. */
 static void set_sender(struct submission *sub, struct slice text)
 {
     struct address_list list;
@@ -229,7 +229,7 @@ static void set_sender(struct submission *sub, struct slice text)
     }
 }
 
-/* The sender, unless options name one: the user that runs this, not the one it is set to. */
+/* Sets the sender: that of the options, otherwise the real user of this process. */
 static void identify(struct submission *sub, const struct options *o)
 {
     const struct passwd *user = getpwuid(getuid());
@@ -250,8 +250,8 @@ static void identify(struct submission *sub, const struct options *o)
     if (name == NULL) {
         full = slice_of(full.ptr, slice_find(full, ',')); /* office and telephone follow */
     }
-    (void)printable_add(&sub->name, full, MAILDROP_NAME_MAX); /* fits, or was cut */
-    (void)buf_add(&sub->envid, buf_slice(&o->envid));         /* has the same limit */
+    (void)printable_add(&sub->name, full, MAILDROP_NAME_MAX); /* fits, or is cut */
+    (void)buf_add(&sub->envid, buf_slice(&o->envid));         /* fits: the same limit */
     sub->flags |= o->flags;
     sub->notify = o->notify;
 }
@@ -260,12 +260,12 @@ static void identify(struct submission *sub, const struct options *o)
 
 struct input {
     struct buf bytes;
-    size_t used;     /* of the piece handed out last */
+    size_t used;     /* bytes of the last piece */
     bool line_start; /* the next piece begins a line */
     bool ended;
 };
 
-/* The next line with its end; a very long one in pieces. False at the end. */
+/* Returns the next line with its end, a very long line in pieces. Returns false at the end. */
 static bool next_piece(struct input *in, struct slice *ret_piece, bool *ret_line_start)
 {
     buf_consume(&in->bytes, in->used);
@@ -302,7 +302,7 @@ static bool is_lone_dot(struct slice line)
            slice_equal(line, SLICE("."));
 }
 
-/* A field or the continuation of one? */
+/* Is it a field, or the continuation of one? */
 static bool is_header_line(struct slice line, bool first)
 {
     size_t i = 0;
@@ -328,7 +328,8 @@ static bool is_one_of(struct slice name, const char *const *names)
     return false;
 }
 
-/* Recipients come from the Resent- fields when the mail has been sent before (RFC 5322, 3.6.6). */
+/* Adds the recipients of the header; those of the Resent- fields if the mail was resent (RFC 5322,
+ * 3.6.6). */
 static void rcpts_of_header(struct submission *sub, struct slice header)
 {
     static const char *const first[] = {"To", "Cc", "Bcc", NULL};
@@ -341,14 +342,15 @@ static void rcpts_of_header(struct submission *sub, struct slice header)
     while (header_next(&header, &field)) {
         if (is_one_of(field.name, wanted)) {
             buf_clear(&value);
-            (void)header_unfold(field.value, &value); /* shorter than the header */
+            (void)header_unfold(field.value, &value); /* fits: shorter than the header */
             add_rcpts(sub, buf_slice(&value));
         }
     }
     buf_fini(&value);
 }
 
-/* Fields that must not travel: hidden recipients, and what only the last system may write. */
+/* Writes the header without fields that must not be sent: hidden recipients, and fields that only
+ * the last system may write. */
 static void write_header(struct slice header)
 {
     static const char *const dropped[] = {"Bcc", "Resent-Bcc", "Return-Path", "Content-Length",
@@ -372,8 +374,8 @@ static void check_size(const struct conf *conf)
     }
 }
 
-/* Read the header into `header`. *ret_body: the first piece that does not belong to it; false when
- * the mail ends before. */
+/* Reads the header into `header`. *ret_body is the first piece after it; returns false if the mail
+ * ends before. */
 static bool read_header(struct input *in, bool ignore_dots, struct buf *header,
                         struct slice *ret_body, bool *ret_line_start)
 {
@@ -385,7 +387,7 @@ static bool read_header(struct input *in, bool ignore_dots, struct buf *header,
         if (*ret_line_start && !ignore_dots && is_lone_dot(line)) {
             return false;
         }
-        /* Mailbox separators come along when old mail is fed in again. */
+        /* separators of mailboxes are included when old mail is submitted again */
         if (first && (slice_starts(line, SLICE("From ")) || slice_starts(line, SLICE(">From ")))) {
             continue;
         }
@@ -426,7 +428,7 @@ static int send_mail(const struct conf *conf, const struct options *o, char **rc
     drop_create(conf->maildrop, &sub);
     write_header(buf_slice(&header));
     if (more && piece.ptr[0] != '\n' && piece.ptr[0] != '\r' && buf_len(&header) > 0) {
-        maildrop_write(&drop, SLICE("\n")); /* the body began without the empty line */
+        maildrop_write(&drop, SLICE("\n")); /* the body began without an empty line */
     }
     while (more) {
         maildrop_write(&drop, piece);
@@ -479,7 +481,7 @@ static void on_mail(struct server *s, struct submission *sub, const struct serve
     submission_fini(sub);
     submission_init(sub);
     sub->flags = mail->flags;
-    /* Both have been checked by the engine against the same limits. */
+    /* fits: the engine has checked both against the same limits */
     (void)buf_add(&sub->sender, mail->sender);
     (void)buf_add(&sub->envid, mail->envid);
     server_answer(s, SERVER_ACCEPT);
@@ -502,7 +504,7 @@ static void on_message(struct server *s)
     server_message_done(s, error == 0 ? &SERVER_ACCEPT : &failed, 1);
 }
 
-/* Act on one event. False at the end. */
+/* Handles an event. Returns false at the end. */
 static bool smtp_event(struct server *s, const struct conf *conf, struct submission *sub,
                        const struct server_event *event)
 {
@@ -517,7 +519,7 @@ static bool smtp_event(struct server *s, const struct conf *conf, struct submiss
         drop_create(conf->maildrop, sub);
         server_answer(s, SERVER_ACCEPT);
         return true;
-    case SERVER_AUTH: /* none is offered */
+    case SERVER_AUTH: /* not offered */
     case SERVER_ETRN:
         server_answer(
             s, (struct server_reply){.code = 502, .status = "5.5.1", .text = SLICE("not here")});
@@ -543,7 +545,7 @@ static bool smtp_event(struct server *s, const struct conf *conf, struct submiss
     return true;
 }
 
-/* -bs: for programs that speak SMTP to a child instead of a port. */
+/* Runs -bs, for programs that speak SMTP to a child process. */
 static int speak_smtp(const struct conf *conf)
 {
     struct server_config config;
@@ -570,7 +572,7 @@ static int speak_smtp(const struct conf *conf)
             continue;
         }
         if (!write_out(server_output(s))) {
-            break; /* the client is gone */
+            break; /* the client has gone */
         }
         if (event.type == SERVER_NEED_INPUT) {
             ssize_t n = read(STDIN_FILENO, bytes, sizeof bytes);
@@ -652,7 +654,7 @@ static enum mode parse_mode(const char *text)
     }
 }
 
-/* -oi is -i; the other settings of old are accepted, as programs pass them without asking. */
+/* Parses -o: -oi is -i; other old settings are accepted, because programs pass them. */
 static void parse_setting(struct options *o, const char *text)
 {
     if (strcmp(text, "i") == 0 || strcasecmp(text, "IgnoreDots") == 0) {
@@ -705,7 +707,7 @@ static void parse_options(struct options *o, int argc, char **argv)
             parse_setting(o, optarg);
             break;
         case 'q':
-            /* -q30m wants a daemon that looks at the queue; sluiced does. */
+            /* -q30m asks for a daemon that runs the queue, as sluiced does */
             o->mode = o->mode == MODE_MAIL && optarg == NULL ? MODE_FLUSH : MODE_NOTHING;
             break;
         case 't':
@@ -718,12 +720,12 @@ static void parse_options(struct options *o, int argc, char **argv)
             usage();
             break;
         default:
-            break; /* known, and without meaning here */
+            break; /* known, without a meaning here */
         }
     }
 }
 
-/* Become `sluice COMMAND`, the one installed beside this program. */
+/* Executes `sluice COMMAND`, which is installed next to this program. */
 static int run_sluice(const struct options *o, const char *command)
 {
     char path[PATH_MAX];
@@ -735,7 +737,7 @@ static int run_sluice(const struct options *o, const char *command)
     if (slash == NULL) {
         stop(EX_OSERR, "cannot find where it is installed");
     }
-    (void)strcpy(slash + 1, "sluice"); /* room was kept */
+    (void)strcpy(slash + 1, "sluice"); /* fits: room was reserved */
     if (o->conf_path != NULL && setenv("SLUICE_CONF", o->conf_path, 1) != 0) {
         stop(EX_OSERR, "%s", strerror(errno));
     }
@@ -743,8 +745,8 @@ static int run_sluice(const struct options *o, const char *command)
     stop(EX_UNAVAILABLE, "%s: %s", path, strerror(errno));
 }
 
-/* Errors in what has to do with neither maildrop nor its place are the daemon's matter: mail is not
- * refused for them. */
+/* Loads the configuration. Errors that do not affect maildrop are left to the daemon; they must not
+ * reject mail. */
 static struct conf *load_conf(const struct options *o)
 {
     static const char *const needed[] = {"state_directory", "maildrop", NULL};
@@ -756,7 +758,7 @@ static struct conf *load_conf(const struct options *o)
     if (conf == NULL) {
         buf_init(&text, PIECE_SIZE);
         conf_print_problems(&text, &problems);
-        text.failed = false; /* as many as fit */
+        text.failed = false; /* print as many as fit */
         stop(EX_CONFIG, "the configuration has errors:\n%s", buf_cstr(&text));
     }
     conf_problems_fini(&problems);

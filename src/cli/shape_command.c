@@ -1,4 +1,4 @@
-/* `sluice shape`: for whom mail waits, and how old it is, in the form of Postfix's qshape(1). */
+/* `sluice shape`: waiting mail by destination and age, in the format of Postfix's qshape(1). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,8 @@
 #include "shape.h"
 #include "words.h"
 
-/* Parts of the queue that are shown apart: what is about to go, and what waits for another try. */
+/* Parts of the queue that are shown separately: new and active mail, and mail that waits for
+ * another attempt. */
 enum part { PART_INCOMING, PART_DEFERRED, PART_HOLD, PART_CORRUPT, PARTS };
 
 static const char *const members[PARTS] = {"incoming", "deferred", "hold", "corrupt"};
@@ -101,7 +102,7 @@ static void print_line(const char *name, const struct line *l, enum part part)
     char cut[NAME_WIDTH + 1];
     size_t len = strlen(name);
 
-    /* Its end says more: the domain. */
+    /* shows the end of the name, which is the domain */
     (void)snprintf(cut, sizeof cut, "%s%s", len > NAME_WIDTH ? ".." : "",
                    len > NAME_WIDTH ? name + len - NAME_WIDTH + 2 : name);
     for (size_t i = strlen(cut); i < NAME_WIDTH; i++) {
@@ -181,9 +182,9 @@ static json_t *to_json(const struct shape *s)
     return all;
 }
 
-/* ---- asking --------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
-/* EX_OK, or the exit status of a failure. */
+/* Collects all rows. Returns EX_OK, or an exit status. */
 static int gather(struct ask *ask, const char *by, struct shape *s)
 {
     json_t *next = NULL;

@@ -1,4 +1,4 @@
-/* sluice sim run: a workload under one configuration, or under two. */
+/* sluice sim run: simulates a workload under one or two configurations. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 #define TEXT_MAX (64u << 20)
 
-/* What the command line names, read. */
+/* Loaded inputs of the command line. */
 struct inputs {
     struct conf *conf, *other; /* `other`: NULL without --diff */
     struct workload *workload;
@@ -30,7 +30,7 @@ static void inputs_free(struct inputs *in)
     conf_free(in->conf);
 }
 
-/* The mail: EX_OK, or what is wrong has been told. */
+/* Loads the mail. Returns EX_OK, or an exit status after an error message. */
 static int load_mail(const struct args *a, struct inputs *in)
 {
     struct buf errors;
@@ -45,7 +45,7 @@ static int load_mail(const struct args *a, struct inputs *in)
         ok = in->trace != NULL;
     }
     if (!ok) {
-        errors.failed = false; /* as much as fits */
+        errors.failed = false; /* print as much as fits */
         put_error(buf_cstr(&errors));
     }
     buf_fini(&errors);
@@ -83,7 +83,7 @@ static struct sim_world *run_under(const struct conf *conf, const struct args *a
     return world;
 }
 
-/* Does the log have mail that default_class = auto, which is in force, puts behind other mail? */
+/* Does default_class = auto divide the mail of the log into two classes? */
 static bool auto_matters(const struct inputs *in)
 {
     bool marked = false, other = false;
@@ -95,7 +95,7 @@ static bool auto_matters(const struct inputs *in)
     return in->conf->default_class == CONF_DEFAULT_CLASS_AUTO && marked && other;
 }
 
-/* `without`: NULL, or the same under default_class = none. */
+/* Prints one result. `without` is the result under default_class = none, or NULL. */
 static void print_one(const struct sim_result *r, const struct sim_result *without, bool json,
                       const struct sim_report_options *options)
 {
@@ -117,7 +117,7 @@ static void print_one(const struct sim_result *r, const struct sim_result *witho
     if (without != NULL) {
         sim_report_print_classes(&text, r, without, options);
     }
-    text.failed = false; /* as much as fits */
+    text.failed = false; /* print as much as fits */
     put_lines(stdout, buf_cstr(&text));
     buf_fini(&text);
 }
@@ -137,12 +137,12 @@ static void print_two(const struct sim_result *before, const struct sim_result *
     }
     buf_init(&text, TEXT_MAX);
     sim_report_print_diff(&text, before, after, options);
-    text.failed = false; /* as much as fits */
+    text.failed = false; /* print as much as fits */
     put_lines(stdout, buf_cstr(&text));
     buf_fini(&text);
 }
 
-/* Put the text into a file. EX_OK, or what is wrong has been told. */
+/* Writes the text to a file. Returns EX_OK, or an exit status after an error message. */
 static int write_file(const char *path, struct buf *text)
 {
     FILE *out = fopen(path, "we");
@@ -196,7 +196,7 @@ static int run_and_print(const struct args *a, const struct inputs *in)
         print_two(sim_world_result(world), sim_world_result(other), a->json, &options);
         sim_world_free(other);
     } else {
-        struct conf none = *in->conf; /* its owner frees what it holds */
+        struct conf none = *in->conf; /* a shallow copy: in->conf owns its contents */
         struct sim_world *without = NULL;
 
         none.default_class = CONF_DEFAULT_CLASS_NONE;

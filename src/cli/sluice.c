@@ -1,6 +1,6 @@
 /*
- * sluice: the command of operators. As `mailq` it is `sluice queue`, or ZMailer's mailq when the
- * command line is one of that.
+ * sluice: the command of operators. Called as `mailq` it runs `sluice queue`, or ZMailer's mailq if
+ * the command line is one of that.
  */
 #include <string.h>
 #include <sysexits.h>
@@ -28,7 +28,7 @@ int main(int argc, char **argv)
     postfix_move_register();
     cluster_spool_register();
     commands_use_cluster(cluster_tables_init, cluster_tables_check, cluster_tables_upgrade,
-                         cluster_tables_restored);
+                         cluster_tables_restored, cluster_tables_accept_loss);
     commands_use_nodes(cluster_nodes_list, cluster_node_drain, cluster_node_left,
                        cluster_node_undrain, cluster_node_remove);
     commands_use_postfix_check(postfix_check);

@@ -1,5 +1,5 @@
 /*
- * `sluice spool`: the store itself, without the daemon.
+ * `sluice spool`: works on the store itself, without the daemon.
  */
 #include "commands.h"
 
@@ -14,8 +14,8 @@
 
 #define ERROR_MAX 8192
 
-/* The store's url: that of the configuration, or of the database that is named. NULL: the
- * configuration has errors, which have been printed. */
+/* Returns the url of the store: that of the configuration, or of the database on the command line.
+ * Returns NULL after an error message about the configuration. */
 static char *url_of(const struct args *a)
 {
     struct conf *conf;

@@ -36,7 +36,7 @@ void site_print(FILE *out, const json_t *site, double now)
     }
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- overview -------------------------------------------------------------------------------- */
 
 static void print_counts(FILE *out, const json_t *status, const char *label,
                          const char *const names[][2], size_t count)
@@ -52,7 +52,7 @@ static void print_counts(FILE *out, const json_t *status, const char *label,
 #define PRINT_COUNTS(out, status, label, names)                                                    \
     print_counts(out, status, label, names, sizeof names / sizeof names[0])
 
-/* Nothing is said of an auditor that has found nothing. */
+/* Prints the findings of the auditor, if there are any. */
 static void print_audit(FILE *out, const json_t *status)
 {
     int64_t findings = member_integer(status, "audit_findings");
@@ -87,13 +87,14 @@ static void print_classes(FILE *out, const json_t *classes)
     }
 }
 
-/* What operators have decided, if there is something. */
-static void print_interventions(FILE *out, const json_t *counts)
+/* Prints the number of overrides, if there are any. */
+static void print_interventions(FILE *out, const json_t *status)
 {
+    int64_t unreadable = member_integer(status, "unreadable_interventions");
     const char *verb, *before = "";
     json_t *count;
 
-    json_object_foreach((json_t *)(uintptr_t)counts, verb, count)
+    json_object_foreach(json_object_get(status, "interventions"), verb, count)
     {
         if (json_integer_value(count) > 0) {
             fprintf(out, "%s%s", before[0] == '\0' ? "operators    " : before,
@@ -102,9 +103,14 @@ static void print_interventions(FILE *out, const json_t *counts)
         }
     }
     fputs(before[0] != '\0' ? " (sluice interventions)\n" : "", out);
+    if (unreadable > 0) {
+        fprintf(out, "%-13s%s CAN'T BE READ: mail is held until %s cancelled\n", "",
+                words_count(unreadable, "intervention").text,
+                unreadable == 1 ? "it is" : "they are");
+    }
 }
 
-/* How far they are, and what is wrong. */
+/* Prints the backlog and the errors of the web hooks. */
 static void print_web_hooks(FILE *out, const json_t *hooks)
 {
     const char *label = "web hooks";
@@ -132,7 +138,7 @@ static void print_web_hooks(FILE *out, const json_t *hooks)
     }
 }
 
-/* Those that have refused something. */
+/* Prints the limits that have refused mail. */
 static void print_send_limits(FILE *out, const json_t *limits)
 {
     const char *label = "limits";
@@ -149,7 +155,7 @@ static void print_send_limits(FILE *out, const json_t *limits)
     }
 }
 
-/* A line for each node that is up, or has something. */
+/* Prints a line for each node that is up or has mail. */
 static void print_nodes(FILE *out, const json_t *cluster)
 {
     const json_t *node, *words;
@@ -247,7 +253,7 @@ void status_print(FILE *out, const json_t *status)
     }
     print_classes(out, json_object_get(status, "classes"));
     print_send_limits(out, json_object_get(status, "send_limits"));
-    print_interventions(out, json_object_get(status, "interventions"));
+    print_interventions(out, status);
     print_web_hooks(out, json_object_get(status, "web_hooks"));
     print_audit(out, status);
 }

@@ -88,7 +88,7 @@ static void put_line(FILE *out, const char *before, const char *text)
     fputc('\n', out);
 }
 
-/* What it has shown. */
+/* Prints the properties of the connection. */
 static void print_connection(FILE *out, const json_t *host)
 {
     const char *tls = member_text(host, "tls"), *certificate = member_text(host, "certificate");

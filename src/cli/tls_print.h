@@ -1,5 +1,5 @@
 /*
- * What TLS mail for a domain would get, for people (`sluice tls`).
+ * Prints the TLS that mail for a domain would get (`sluice tls`).
  */
 #ifndef CLI_TLS_PRINT_H
 #define CLI_TLS_PRINT_H
@@ -8,7 +8,7 @@
 
 #include <jansson.h>
 
-/* The answer of operation "tls". `now`: seconds since 1970. */
+/* Prints the answer to operation "tls". `now` is seconds since 1970. */
 void tls_print(FILE *out, const json_t *answer, double now);
 
 #endif

@@ -1,4 +1,4 @@
-/* The commands about the tokens of programs (api_tokens). None needs a daemon. */
+/* Commands for the tokens of programs (api_tokens). None needs a daemon. */
 #include <stdio.h>
 #include <sysexits.h>
 
@@ -10,10 +10,10 @@
 
 #define ERROR_MAX 1000
 
-/* A file of tokens that a command works on. */
+/* A file of tokens that a command uses. */
 struct tokens {
     struct secrets_file file;
-    struct token_list *list; /* what it says */
+    struct token_list *list; /* tokens in the file */
 };
 
 static void tokens_close(struct tokens *t)

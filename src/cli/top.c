@@ -1,14 +1,14 @@
 /*
- * `sluice top`: the queue and its destinations on a terminal, looked at again and again.
+ * `sluice top`: shows the queue and its destinations on a terminal, updated regularly.
  *
- * A loop of one thread: ask, draw, wait for a key until it is time to ask again. What the daemon
- * said last stays on the screen while it is not there, with a line that says so.
+ * A loop of one thread sends queries, draws, and waits for a key until the next queries are due.
+ * While the daemon is down, the last answer stays on the screen with a line about the error.
  *
  *   LIST --Enter--> WHY --Esc, q--> LIST       in LIST, / edits the words that are searched for
  *
  * All text from answers goes to the screen through put_cut, without control characters.
  *
- * Limits: TOP_PAGES pages of destinations; those with the most deliveries are among them.
+ * Limits: TOP_PAGES pages of destinations, which include those with the most deliveries.
  */
 #define NCURSES_WIDECHAR 1
 
@@ -34,7 +34,7 @@
 #define TOP_PAGES   5
 #define PERIOD_S    2.0
 #define SEARCH_MAX  60
-#define DETAILS     3 /* destinations of which details are asked for each time */
+#define DETAILS     3 /* destinations whose details are requested each time */
 #define LINE_ROOM   512
 #define NAME_WIDTH  28
 #define SMALL_LINES 8
@@ -48,27 +48,27 @@ static const char *const sort_names[SORTS] = {"waiting", "in flight", "rate",
 
 struct top {
     struct ask *ask;
-    json_t *status;  /* owned: the last; NULL: none yet */
+    json_t *status;  /* owned: last status; NULL: none yet */
     json_t *sites;   /* owned: name -> SITE */
-    json_t *details; /* owned: name -> {"oldest", "error", "at"}, what is known of some */
+    json_t *details; /* owned: name -> {"oldest", "error", "at"}, for some destinations */
     bool cut;        /* there are more destinations */
-    char *error;     /* owned: why the last question failed; NULL: it did not */
+    char *error;     /* owned: error of the last query; NULL: none */
     double asked_at, answered_at;
-    double rates[4]; /* in, out, deferred, bounced; < 0: not known yet */
+    double rates[4]; /* in, out, deferred, bounced; < 0: unknown */
     enum sort sort;
     char search[SEARCH_MAX + 1];
     bool searching;
     size_t selected, first, next_detail;
-    char *selected_name;  /* owned: the selection follows its destination */
+    char *selected_name;  /* owned: name of the selected destination */
     const json_t **shown; /* owned: SITEs of `sites`, sorted */
     size_t shown_count;
-    char *why; /* owned: the page of a destination; NULL: the list is shown */
+    char *why; /* owned: text about a destination; NULL: the list is shown */
     size_t why_first;
 };
 
 /* ---- text on the screen --------------------------------------------------------------------- */
 
-/* Put at most `width` columns of `text` at the cursor, and fill up with blanks. */
+/* Writes at most `width` columns of `text` at the cursor and fills up with blanks. */
 static void put_cut(const char *text, int width)
 {
     char copy[LINE_ROOM];
@@ -79,9 +79,9 @@ static void put_cut(const char *text, int width)
     len = len < sizeof copy - 1 ? len : sizeof copy - 1;
     memcpy(copy, text, len);
     copy[len] = '\0';
-    printable_line(copy, len); /* of a sequence that was cut, too */
+    printable_line(copy, len); /* also fixes an incomplete UTF-8 sequence */
     count = mbstowcs(wide, copy, LINE_ROOM - 1);
-    if (count == (size_t)-1) { /* the terminal has another set of characters */
+    if (count == (size_t)-1) { /* the terminal has another character set */
         for (count = 0; count < len; count++) {
             wide[count] = (unsigned char)copy[count] < 128 ? (wchar_t)copy[count] : L'?';
         }
@@ -96,7 +96,7 @@ static void put_cut(const char *text, int width)
         if (used + columns > width) {
             break;
         }
-        (void)addnwstr(&wide[i], 1); /* fails behind the last column only, as do the others */
+        (void)addnwstr(&wide[i], 1); /* fails only after the last column, as all of these */
         used += columns;
     }
     for (; used < width; used++) {
@@ -110,7 +110,7 @@ static void put_line(int line, const char *text)
     put_cut(text, COLS);
 }
 
-/* ---- asking --------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 static void set_error(struct top *t, const json_t *answer)
 {
@@ -118,7 +118,7 @@ static void set_error(struct top *t, const json_t *answer)
     t->error = answer == NULL ? NULL : mem_string(member_text(answer, "error"));
 }
 
-/* Takes the question. NULL: t->error has why. */
+/* Sends the query and frees it. Returns NULL with the reason in t->error. */
 static json_t *ask(struct top *t, json_t *question)
 {
     json_t *answer;
@@ -138,7 +138,7 @@ static json_t *ask(struct top *t, json_t *question)
 static void name_of(const json_t *site, char name[LINE_ROOM])
 {
     (void)snprintf(name, LINE_ROOM, "%s/%s", member_text(site, "transport"),
-                   member_text(site, "destination")); /* a longer one is cut */
+                   member_text(site, "destination")); /* a longer name is cut */
 }
 
 static void add_sites(json_t *sites, const json_t *list)
@@ -150,11 +150,12 @@ static void add_sites(json_t *sites, const json_t *list)
     json_array_foreach((json_t *)(uintptr_t)list, i, site)
     {
         name_of(site, name);
-        (void)json_object_set(sites, name, site); /* what is cut within a letter is left out */
+        (void)json_object_set(sites, name, site); /* a name that is cut within a character is left
+                                                   * out */
     }
 }
 
-/* Counts of a cluster have a time of their own. */
+/* Returns the time of the counts, which differs in a cluster. */
 static double counted_at(const json_t *status, double answered)
 {
     return json_object_get(status, "counted") != NULL ? member_number(status, "counted") : answered;
@@ -167,7 +168,7 @@ static void take_rates(struct top *t, const json_t *status, double now)
     bool is_whole = member_integer(status, "missing") + member_integer(t->status, "missing") == 0;
 
     if (passed == 0) {
-        return; /* the same counts once more */
+        return; /* the counts have not changed */
     }
     for (size_t i = 0; i < 4; i++) {
         double change = member_number(status, names[i]) - member_number(t->status, names[i]);
@@ -177,7 +178,7 @@ static void take_rates(struct top *t, const json_t *status, double now)
     }
 }
 
-/* What one destination's page says that the list of all does not. */
+/* Requests the details of a destination that are not in the list. */
 static void ask_details(struct top *t, const json_t *site)
 {
     char name[LINE_ROOM];
@@ -204,7 +205,7 @@ static const json_t *details_of(const struct top *t, const json_t *site)
     return json_object_get(t->details, name);
 }
 
-/* The counts of all nodes in the place of one's. */
+/* Replaces the counts of one node by those of all nodes. */
 static void add_nodes(json_t *status, const json_t *cluster)
 {
     const json_t *sums = json_object_get(cluster, "sums"), *failed;
@@ -252,12 +253,12 @@ static void ask_all(struct top *t)
     t->answered_at = t->asked_at;
     json_decref(t->status);
     t->status = status;
-    t->shown_count = 0; /* they are of what goes now */
+    t->shown_count = 0; /* `shown` points into the old list */
     json_decref(t->sites);
     t->sites = sites;
 }
 
-/* ---- which destinations, in which order ------------------------------------------------------ */
+/* ---- selection and order --------------------------------------------------------------------- */
 
 static const struct top *sorting;
 
@@ -348,7 +349,7 @@ static size_t list_lines(void)
     return LINES > HEAD_LINES + 2 ? (size_t)(LINES - HEAD_LINES - 2) : 1;
 }
 
-/* Of the one that is selected, and of others on the screen in turn. */
+/* Requests details of the selected destination, and of other visible ones in rotation. */
 static void ask_some_details(struct top *t)
 {
     size_t visible = t->shown_count - (t->first < t->shown_count ? t->first : t->shown_count);
@@ -370,7 +371,7 @@ static void ask_some_details(struct top *t)
 static void put_rate(char *out, size_t size, const char *name, double rate)
 {
     if (rate < 0) {
-        (void)snprintf(out, size, "%s -", name); /* fits, as do the others */
+        (void)snprintf(out, size, "%s -", name); /* fits, as the others */
     } else {
         (void)snprintf(out, size, "%s %.1f/s", name, rate);
     }
@@ -389,7 +390,7 @@ static void draw_head(const struct top *t)
 
         (void)snprintf(node, sizeof node, ", node %s, of %" PRId64 "%s",
                        member_text(t->status, "node"), member_integer(t->status, "nodes_up"),
-                       of); /* cut */
+                       of); /* may be cut */
     }
     (void)snprintf(line, sizeof line, "sluice %s, up %s%s, %s%s", member_text(t->status, "version"),
                    words_interval(member_number(t->status, "uptime")).text, node,
@@ -445,7 +446,8 @@ static const char *error_of(const struct top *t, const json_t *site)
     return reason[0] != '\0' ? reason : member_text(details_of(t, site), "error");
 }
 
-/* 28 + 1 + 8 + 1 + 7 + 1 + 6 + 1 + 7 + 1 + 6 + 1 + 7 = 75 columns; then the error. */
+/* Draws a destination in 75 columns (28 + 1 + 8 + 1 + 7 + 1 + 6 + 1 + 7 + 1 + 6 + 1 + 7), then its
+ * error. */
 static void draw_row(const struct top *t, int line, const json_t *site)
 {
     char name[LINE_ROOM], window[40];
@@ -513,7 +515,7 @@ static void draw_list(struct top *t)
     put_line(LINES - 1, line);
 }
 
-/* The page of one destination, with its own lines cut to the screen. */
+/* Draws the text about a destination, with its lines cut to the screen. */
 static void draw_why(struct top *t)
 {
     struct slice rest = slice_string(t->why);
@@ -594,7 +596,7 @@ static void close_why(struct top *t)
 
 /* ---- keys ----------------------------------------------------------------------------------- */
 
-/* By how much a key moves; 0: it is none that does. */
+/* Returns the number of lines by which a key moves the view; 0: it is no such key. */
 static int64_t steps_of(int key, int64_t page, int64_t all)
 {
     switch (key) {
@@ -653,13 +655,13 @@ static void why_key(struct top *t, int key)
     t->why_first = moved(t->why_first, steps_of(key, LINES - 2, INT32_MAX), lines_of(t->why));
 }
 
-/* False: the end. */
+/* Handles a key of the list. Returns false to end the program. */
 static bool list_key(struct top *t, int key)
 {
     switch (key) {
     case 'q':
         return false;
-    case 27: /* the search ends */
+    case 27: /* ends the search */
         t->search[0] = '\0';
         break;
     case '/':
@@ -685,7 +687,7 @@ static bool list_key(struct top *t, int key)
 static bool take_key(struct top *t, int key)
 {
     if (key == KEY_RESIZE || key == ERR) {
-        return true; /* it is drawn again in any case */
+        return true; /* the screen is drawn again anyway */
     }
     if (t->searching) {
         search_key(t, key);
@@ -700,7 +702,8 @@ static bool take_key(struct top *t, int key)
 
 /* ---- the loop ------------------------------------------------------------------------------- */
 
-/* True when the terminal is gone: a key that never comes would spin. */
+/* Runs the loop. Returns true if the terminal is gone: without keys to wait for the loop would
+ * spin. */
 static bool watch(struct top *t)
 {
     for (;;) {
@@ -752,7 +755,7 @@ int run_top(const struct command *c, const struct args *a)
     if (conf == NULL) {
         return EX_CONFIG;
     }
-    (void)setlocale(LC_CTYPE, ""); /* without one it is ASCII */
+    (void)setlocale(LC_CTYPE, ""); /* if it fails, text is ASCII */
     screen = newterm(NULL, stdout, stdin);
     if (screen == NULL) {
         conf_free(conf);

@@ -1,4 +1,4 @@
-/* The command that shows what is said on SMTP connections. */
+/* Command that shows dialogues on SMTP connections. */
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -18,11 +18,11 @@ struct tracer {
     struct buf line;
     bool as_json;
     bool begun;
-    bool done;    /* all that was wanted is there */
-    int64_t left; /* lines; 0: no limit */
+    bool done;    /* all requested lines were shown */
+    int64_t left; /* lines that are still to be shown; 0: no limit */
 };
 
-/* "21:52:03.123456" */
+/* Prints "21:52:03.123456". */
 static void print_time(double at)
 {
     time_t seconds = (time_t)at;
@@ -34,7 +34,7 @@ static void print_time(double at)
     }
 }
 
-/* What of it stands behind the arrow. */
+/* Prints the text after the arrow. */
 static void print_said(const json_t *line)
 {
     const char *what = member_text(line, "what"), *text = member_text(line, "text");
@@ -76,7 +76,7 @@ static void print_line(const json_t *line)
     printf("\n");
 }
 
-/* False: it is enough. */
+/* Prints a line. Returns false if it was the last one requested. */
 static bool take_line(struct tracer *t, struct slice text)
 {
     const struct slice data = SLICE("data: ");
@@ -125,7 +125,7 @@ static bool take_piece(void *arg, struct slice piece)
     return true;
 }
 
-/* Each line was flushed when it was printed. */
+/* Ends the program at the time limit; each line was already flushed. */
 static void on_alarm(int number)
 {
     (void)number;

@@ -11,7 +11,7 @@
 #include "message_print.h"
 #include "words.h"
 
-/* ---- gates ---------------------------------------------------------------------------------- */
+/* ---- reasons --------------------------------------------------------------------------------- */
 
 static bool is_closed(const json_t *gate)
 {
@@ -44,7 +44,7 @@ static void print_times(FILE *out, const json_t *object, double now)
     fputc('\n', out);
 }
 
-/* What follows from the gates: a time, and what to do. */
+/* Prints the consequences: an expected time, and a remedy. */
 static void print_outlook(FILE *out, const json_t *group, double now)
 {
     const json_t *estimate = json_object_get(group, "estimate");
@@ -63,8 +63,8 @@ static void print_outlook(FILE *out, const json_t *group, double now)
     }
 }
 
-/* The first closed gate is what is waited for now; further ones come after it. Of the open ones
- * those are shown that are a matter of numbers. */
+/* Prints the reasons. The first closed gate is the current reason for which mail waits; further
+ * closed gates will follow. Open gates are printed if they have numbers. */
 static void print_gates(FILE *out, const json_t *group, double now)
 {
     const json_t *gates = json_object_get(group, "gates");
@@ -97,7 +97,7 @@ static bool same_text(const json_t *a, const json_t *b, const char *member)
     return strcmp(member_text(a, member), member_text(b, member)) == 0;
 }
 
-/* The group of another page that waits for the same, or NULL. */
+/* Returns a group of an earlier page with the same reason, or NULL. */
 static json_t *find_alike(json_t *groups, const json_t *wanted)
 {
     json_t *group;
@@ -126,7 +126,7 @@ static void name_recipient(json_t *group, json_t *rcpt)
     }
 }
 
-/* Name the first recipients of each of the page's groups in the group. */
+/* Puts the names of the first recipients into each group of the page. */
 static void name_recipients(json_t *page)
 {
     json_t *groups = json_object_get(page, "groups"), *rcpt;
@@ -210,7 +210,7 @@ static void print_names(FILE *out, const json_t *group)
     }
 }
 
-/* What operators have decided, but for the pause that a gate tells of. */
+/* Prints the overrides, except pauses, which are among the gates. */
 static void print_interventions(FILE *out, const json_t *group)
 {
     json_t *i;
@@ -261,7 +261,7 @@ static int compare_groups(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Nodes of a cluster that could not be asked. */
+/* Prints the nodes that could not answer. */
 static void print_failed(const struct why_print *w, FILE *out)
 {
     const json_t *words;

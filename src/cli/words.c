@@ -26,8 +26,7 @@ int64_t member_integer(const json_t *object, const char *name)
     return json_integer_value(json_object_get(object, name));
 }
 
-/* Every text below is shorter than struct words for the numbers that occur; a cut of one that does
- * not occur would only look bad. */
+/* All texts fit into struct words for numbers that occur; others may be cut. */
 
 struct words words_size(double bytes)
 {
@@ -122,7 +121,7 @@ static void put_slice(FILE *out, struct slice text)
     char *copy = mem_copy(text.ptr, text.len);
 
     printable_line(copy, text.len);
-    (void)fwrite(copy, 1, text.len, out); /* the caller looks when it closes the file */
+    (void)fwrite(copy, 1, text.len, out); /* checked when the caller closes the file */
     mem_free(copy);
 }
 
@@ -154,6 +153,6 @@ void put_error(const char *text)
 
 void put_json(FILE *out, const json_t *value)
 {
-    (void)json_dumpf(value, out, JSON_COMPACT | JSON_ENSURE_ASCII); /* as above */
+    (void)json_dumpf(value, out, JSON_COMPACT | JSON_ENSURE_ASCII); /* checked at the end */
     (void)fputc('\n', out);
 }

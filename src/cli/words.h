@@ -1,7 +1,7 @@
 /*
- * How the command line spells things: members of answers, times, sizes, and text from mail.
+ * Texts of the command line: members of answers, times, sizes, and text from mail.
  *
- * A `struct words` is a short text by value, so that several fit into one printf.
+ * A `struct words` is a short text that is returned by value, so that one printf can have several.
  */
 #ifndef CLI_WORDS_H
 #define CLI_WORDS_H
@@ -15,43 +15,43 @@ struct words {
     char text[64];
 };
 
-/* Members of an answer. What is missing or of another type is "" and 0. */
+/* Returns a member of an answer; "" or 0 if it is missing or has another type. */
 const char *member_text(const json_t *object, const char *name);
 double member_number(const json_t *object, const char *name);
 int64_t member_integer(const json_t *object, const char *name);
 
-/* "276 bytes", "12.3 KiB". */
+/* Returns a size: "276 bytes", "12.3 KiB". */
 struct words words_size(double bytes);
 
-/* The two largest units: "3m 12s", "2d 4h", "5s". Negative counts as 0. */
+/* Returns an interval in its two largest units: "3m 12s", "2d 4h", "5s". A negative one is 0. */
 struct words words_interval(double seconds);
 
-/* "2026-11-21 06:10:53", local time; times are seconds since 1970. */
+/* Returns "2026-11-21 06:10:53", local time. Times are seconds since 1970. */
 struct words words_time(double t);
 
-/* The same with "(3m 12s ago)" or "(in 5m)". */
+/* Returns a time with "(3m 12s ago)" or "(in 5m)". */
 struct words words_when(double t, double now);
 
-/* As ctime(3) has it, without the year: "Sat Nov 21 06:10:53". */
+/* Returns a time as ctime(3), without the year: "Sat Nov 21 06:10:53". */
 struct words words_date(double t);
 
-/* Seconds since 1970. */
+/* Returns the current time in seconds since 1970. */
 double words_now(void);
 
-/* "1 message", "2 messages". */
+/* Returns a count: "1 message", "2 messages". */
 struct words words_count(int64_t n, const char *noun);
 
-/* Print text from mail so that it can do nothing to a terminal. */
+/* Prints text from mail, without bytes that could affect a terminal. */
 void put_text(FILE *out, const char *text);
 
-/* Print lines of which some words come from outside, each made harmless. */
+/* Prints lines with text from outside, without bytes that could affect a terminal. */
 void put_lines(FILE *out, const char *text);
 
-/* Print "sluice: LINE" to standard error for each line of `text`, made harmless, too. */
+/* Prints "sluice: LINE" on standard error for each line of `text`, as put_lines. */
 void put_error(const char *text);
 
-/* Print a JSON value and an end of line, in ASCII: a control character of Unicode in an address
- * does nothing to a terminal either. */
+/* Prints a JSON value and a line end, in ASCII: escapes keep a Unicode control character in an
+ * address from affecting a terminal. */
 void put_json(FILE *out, const json_t *value);
 
 #endif

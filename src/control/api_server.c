@@ -18,6 +18,7 @@
 #include "buf.h"
 #include "check.h"
 #include "clock.h"
+#include "hash.h"
 #include "http.h"
 #include "log.h"
 #include "mem.h"
@@ -27,20 +28,20 @@
 #include "tls.h"
 #include "token_list.h"
 
-/* Connections accepted in a row before others get their turn. */
+/* Connections that are accepted in a row before other work. */
 #define ACCEPT_TURN 16
-/* When descriptors have run out, accept again after this. */
+/* Pause before accepting again when descriptors have run out. */
 #define ACCEPT_AGAIN_S 1
-/* Room besides a body: the head of an answer, the frame of a chunk. */
+/* Bytes next to a body: the head of an answer, the frame of a chunk. */
 #define OUT_EXTRA  65536u
 #define OUT_MAX    ((1u << 30) + OUT_EXTRA)
 #define FIELDS_MAX 512u
-/* What a line of the audit log shows of a body and of an answer. */
+/* Bytes of a body and of an answer in the audit log. */
 #define AUDIT_BODY_MAX   600u
 #define AUDIT_ANSWER_MAX 300u
-/* Refusals of tokens that are logged in a minute; the rest is counted. */
+/* Refused tokens that are logged per minute; the rest is counted. */
 #define REFUSALS_LOGGED 20u
-/* An answer of this size is given even when clients do not read. */
+/* Largest answer that is sent even if clients do not read. */
 #define SMALL_ANSWER 65536u
 
 enum api_phase { API_HANDSHAKE, API_HEAD, API_BODY, API_WORK, API_ANSWER, API_CLOSING };
@@ -54,26 +55,34 @@ struct api_listener {
     struct event *event, *again;
 };
 
+/* The connections of one token. */
+struct token_use {
+    UT_hash_handle hh;
+    char name[TOKEN_NAME_MAX + 1];
+    size_t count; /* number of connections, at least 1 */
+};
+
 struct api_call {
     TAILQ_ENTRY(api_call) next;
     struct api_server *server;
     struct stream *stream;
     enum api_phase phase;
     bool is_local;
-    bool driving; /* drive() is on the stack, and will go on */
-    bool ended;   /* nothing more comes from the client */
-    bool broken;  /* and nothing reaches it */
-    bool audited; /* though it only reads */
-    bool started; /* the head of an answer in pieces is out */
-    bool chunked; /* its pieces are chunks */
+    bool driving; /* drive() is active and will go on */
+    bool ended;   /* the client sends nothing more */
+    bool broken;  /* the client gets nothing more */
+    bool audited; /* logged although it only reads */
+    bool started; /* the head of an answer in pieces was sent */
+    bool chunked; /* pieces are sent as chunks */
     bool head_only;
-    bool keep; /* the connection goes on after the answer */
+    bool keep; /* the connection stays open after the answer */
     struct http http;
     struct buf body, out;
-    size_t counted; /* bytes of `out` in the server's sum */
+    size_t counted; /* bytes of `out` that the server's sum includes */
     char fields[FIELDS_MAX];
     unsigned rights;
-    uint8_t hash[TOKEN_HASH]; /* of its token, where it has one */
+    struct token_use *use;    /* connections of its token; NULL: no token */
+    uint8_t hash[TOKEN_HASH]; /* hash of its token, if it has one */
     char caller[TOKEN_NAME_MAX + 1];
     char from[INET6_ADDRSTRLEN + 32];
     api_ready *ready;
@@ -88,11 +97,12 @@ struct api_server {
     api_called *called;
     void *arg;
     struct streams *streams;
-    struct tls_context *tls; /* NULL: there is no certificate */
+    struct tls_context *tls; /* NULL: no certificate */
     struct token_list *tokens;
     LIST_HEAD(, api_listener) listeners;
     TAILQ_HEAD(, api_call) calls; /* the oldest first */
     size_t local_count, tcp_count, strangers;
+    struct token_use *uses; /* tokens, hashed by name */
     uint64_t unread;
     struct mono refusals_since;
     unsigned refusals;
@@ -102,7 +112,7 @@ static void drive(struct api_call *call);
 
 /* ---- the life of a connection --------------------------------------------------------------- */
 
-/* Bring the sum of what is not read up to date. */
+/* Updates the sum of unread bytes. */
 static void count_out(struct api_call *call)
 {
     size_t len = buf_len(&call->out);
@@ -114,10 +124,37 @@ static void count_out(struct api_call *call)
 
 static bool is_stranger(const struct api_call *call)
 {
-    return !call->is_local && call->caller[0] == '\0';
+    return !call->is_local && call->use == NULL;
 }
 
-/* The stream is gone, or given away. */
+/* Removes the call from its token's connections. */
+static void leave_token(struct api_call *call)
+{
+    struct token_use *use = call->use;
+
+    call->use = NULL;
+    if (use != NULL && --use->count == 0) {
+        HASH_DEL(call->server->uses, use);
+        mem_free(use);
+    }
+}
+
+static void join_token(struct api_call *call, const char *name)
+{
+    struct api_server *server = call->server;
+    struct token_use *use;
+
+    HASH_FIND_STR(server->uses, name, use);
+    if (use == NULL) {
+        use = mem_new(sizeof *use);
+        (void)snprintf(use->name, sizeof use->name, "%s", name); /* fits */
+        HASH_ADD_STR(server->uses, name, use);
+    }
+    use->count++;
+    call->use = use;
+}
+
+/* Frees the call after its stream was freed or handed on. */
 static void call_free(struct api_call *call)
 {
     struct api_server *server = call->server;
@@ -130,6 +167,7 @@ static void call_free(struct api_call *call)
         server->tcp_count--;
         server->strangers -= is_stranger(call);
     }
+    leave_token(call);
     if (call->again != NULL) {
         event_free(call->again);
     }
@@ -145,12 +183,12 @@ static void call_close(struct api_call *call)
     if (call->broken) {
         stream_free(call->stream);
     } else {
-        stream_finish(call->stream); /* the client may still be sending, and is to read */
+        stream_finish(call->stream); /* the client may still be sending, and must read the answer */
     }
     call_free(call);
 }
 
-/* The client is gone, or is sent away, whatever it waits for. */
+/* Ends a call whose client has left or is disconnected. */
 static void call_lost(struct api_call *call)
 {
     api_gone *gone = call->phase == API_WORK ? call->gone : NULL;
@@ -181,6 +219,10 @@ static void take_caller(struct api_call *call, const char *name, unsigned rights
     call->server->strangers -= is_stranger(call);
     (void)snprintf(call->caller, sizeof call->caller, "%s", name); /* fits */
     call->rights = rights;
+    leave_token(call);
+    if (name[0] != '\0') {
+        join_token(call, name);
+    }
     call->server->strangers += is_stranger(call);
 }
 
@@ -195,7 +237,7 @@ static void audit(const struct api_call *call, unsigned status, struct slice ans
         return;
     }
     buf_init(&line, LOG_LINE_MAX);
-    (void)printable_add(&line, buf_slice(&call->body), AUDIT_BODY_MAX); /* fits, as does all */
+    (void)printable_add(&line, buf_slice(&call->body), AUDIT_BODY_MAX); /* fits */
     log_info("audit: %s from %s: %.*s %.*s %s = %u %.*s",
              call->caller[0] != '\0' ? call->caller : "no token", call->from,
              SLICE_ARGS(call->http.method), SLICE_ARGS(call->http.target), buf_cstr(&line), status,
@@ -208,7 +250,7 @@ void api_audit(struct api_call *call)
     call->audited = true;
 }
 
-/* The head of an answer; `length` NULL: it comes in pieces. */
+/* Writes the head of an answer; `length` NULL: an answer in pieces. */
 static void put_head(struct api_call *call, unsigned status, const char *type, const size_t *length)
 {
     struct buf *out = &call->out;
@@ -216,7 +258,7 @@ static void put_head(struct api_call *call, unsigned status, const char *type, c
     call->keep = call->http.state == HTTP_COMPLETE && call->http.keep_alive && !call->ended &&
                  (length != NULL || call->chunked);
     (void)buf_addf(out, "HTTP/1.1 %u %s\r\nContent-Type: %s\r\n", status, http_reason(status),
-                   type); /* as the others: sticky */
+                   type); /* sticky, as all appends here */
     if (length != NULL) {
         (void)buf_addf(out, "Content-Length: %zu\r\n", *length);
     } else if (call->chunked) {
@@ -226,7 +268,7 @@ static void put_head(struct api_call *call, unsigned status, const char *type, c
                    call->keep ? "" : "Connection: close\r\n", call->fields);
 }
 
-/* The answer is complete. */
+/* Sends the rest of a complete answer. */
 static void go_out(struct api_call *call)
 {
     call->gone = NULL;
@@ -274,7 +316,7 @@ void api_answer_field(struct api_call *call, const char *field)
     memcpy(call->fields + at, field, len + 1);
 }
 
-/* HTTP/1.0 knows no chunks: the end of the connection is that of the answer. */
+/* Is it HTTP/1.0, which has no chunks? The end of the connection then ends the answer. */
 static bool is_old(const struct api_call *call)
 {
     struct slice head = buf_slice(&call->http.head);
@@ -305,13 +347,13 @@ void api_answer_add(struct api_call *call, struct slice piece)
         return;
     }
     if (call->chunked) {
-        (void)buf_addf(&call->out, "%zx\r\n", piece.len); /* as the others: sticky */
+        (void)buf_addf(&call->out, "%zx\r\n", piece.len); /* sticky, as all appends here */
     }
     (void)buf_add(&call->out, piece);
     if (call->chunked) {
         (void)buf_add_string(&call->out, "\r\n");
     }
-    CHECK(!call->out.failed); /* owners wait for their readers */
+    CHECK(!call->out.failed); /* owners wait until the client has read */
     count_out(call);
     if (was_empty) {
         set_deadline(call);
@@ -393,7 +435,7 @@ void api_on_gone(struct api_call *call, api_gone *gone, void *arg)
     call->gone_arg = arg;
 }
 
-/* ---- what a call is ------------------------------------------------------------------------- */
+/* ---- properties of a call -------------------------------------------------------------------- */
 
 struct slice api_method(const struct api_call *call)
 {
@@ -464,7 +506,7 @@ static void log_refusal(struct api_call *call, const char *why)
     }
 }
 
-/* Answer what is not even a call; the connection ends where the body was not read. */
+/* Answers an invalid request. The connection ends if the body was not read. */
 static void refuse(struct api_call *call, unsigned status, const char *why)
 {
     if (status == 401) {
@@ -474,7 +516,38 @@ static void refuse(struct api_call *call, unsigned status, const char *why)
     api_answer_error(call, status, why);
 }
 
-/* Whose call is it? True when it may go on. */
+/* May this token have one more connection? If all places are taken, the token with the most loses
+ * its oldest, unless this token would then have as many. */
+static bool has_share(struct api_call *call, const char *name)
+{
+    struct api_server *server = call->server;
+    struct token_use *own, *use, *next, *most = NULL;
+    struct api_call *victim;
+
+    HASH_FIND_STR(server->uses, name, own);
+    if ((own != NULL && own == call->use) ||
+        server->tcp_count - server->strangers < API_CLIENTS_MAX - API_STRANGERS_MAX) {
+        return true;
+    }
+    HASH_ITER(hh, server->uses, use, next)
+    {
+        most = most == NULL || use->count > most->count ? use : most;
+    }
+    CHECK(most != NULL); /* all places are taken by tokens */
+    if (own != NULL && own->count + 1 >= most->count) {
+        return false;
+    }
+    TAILQ_FOREACH(victim, &server->calls, next)
+    {
+        if (victim->use == most && !victim->driving) {
+            call_lost(victim);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Finds the token of a call. Returns true if the call may go on. */
 static bool judge_token(struct api_call *call)
 {
     static const struct slice bearer = {"Bearer ", 7};
@@ -497,6 +570,11 @@ static bool judge_token(struct api_call *call)
     if (t == NULL) {
         take_caller(call, "", 0);
         refuse(call, 401, "this token is not known");
+        return false;
+    }
+    if (!has_share(call, t->line.name)) {
+        take_caller(call, "", 0);
+        refuse(call, 503, "this token has its share of the connections; try again");
         return false;
     }
     take_caller(call, t->line.name, t->rights);
@@ -533,7 +611,7 @@ static void on_body(struct api_call *call, struct slice piece)
     }
 }
 
-/* Take a piece of what has come. False: more is needed. */
+/* Reads a piece of the input. Returns false if more is needed. */
 static bool read_some(struct api_call *call)
 {
     struct slice input = stream_input(call->stream), in = input;
@@ -567,7 +645,7 @@ static bool read_some(struct api_call *call)
     return event.type != HTTP_NEED_INPUT;
 }
 
-/* True when the client has taken all. */
+/* Sends output. Returns true if the client has read all. */
 static bool send_some(struct api_call *call)
 {
     size_t before = buf_len(&call->out);
@@ -580,7 +658,7 @@ static bool send_some(struct api_call *call)
         buf_clear(&call->out);
     }
     if (buf_len(&call->out) == 0) {
-        buf_fini(&call->out); /* gives the memory back */
+        buf_fini(&call->out); /* frees the memory */
     } else if (buf_len(&call->out) < before) {
         set_deadline(call);
     }
@@ -588,7 +666,7 @@ static bool send_some(struct api_call *call)
     return buf_len(&call->out) == 0;
 }
 
-/* Go on until something is awaited. May free the call. */
+/* Advances the call as far as possible. May free it. */
 static void drive(struct api_call *call)
 {
     call->driving = true;
@@ -611,7 +689,7 @@ static void drive(struct api_call *call)
                 if (!call->broken) {
                     stream_set_deadline(call->stream, MONO_NEVER);
                 }
-                tell_ready(call); /* to a broken one, too: what fails there is told by the stream */
+                tell_ready(call); /* also for a broken call: its stream reports the error */
             }
             return;
         case API_ANSWER:
@@ -709,7 +787,7 @@ static void name_client(struct api_call *call, int fd, const struct sockaddr_sto
     (void)snprintf(call->from, sizeof call->from, "[%s]", ip); /* fits */
 }
 
-/* Make room for one more; false: there is none. */
+/* Makes room for another connection. Returns false if there is none. */
 static bool make_room(struct api_server *server, bool is_local)
 {
     struct api_call *call;
@@ -739,10 +817,10 @@ static void accepted(struct api_listener *l, int fd, const struct sockaddr_stora
         static const char busy[] = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: "
                                    "application/json\r\nContent-Length: 37\r\nConnection: close\r\n"
                                    "\r\n{\"error\":\"too many clients; try again\"}\r\n";
-        if (!l->tls) { /* the client may be gone, or not read: it has been told as can be */
+        if (!l->tls) { /* best effort: the client may have left, or not read */
             (void)send(fd, busy, sizeof busy - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
         }
-        (void)close(fd); /* nothing to lose */
+        (void)close(fd); /* nothing is lost */
         return;
     }
     call = mem_new(sizeof *call);
@@ -762,7 +840,7 @@ static void accepted(struct api_listener *l, int fd, const struct sockaddr_stora
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* only for speed */
     }
     call->stream = stream_new(server->streams, fd, on_stream, call);
-    stream_keep_secret(call->stream, true); /* tokens */
+    stream_keep_secret(call->stream, true); /* tokens are secret */
     set_deadline(call);
     if (l->tls) {
         call->phase = API_HANDSHAKE;
@@ -786,7 +864,7 @@ static void on_accept(evutil_socket_t listening, short what, void *arg)
         if (fd >= 0) {
             accepted(l, fd, &addr);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            /* Clients wait in the kernel meanwhile; without a pause the loop would spin. */
+            /* Clients wait in the kernel meanwhile. Without a pause the loop would spin. */
             log_warning("accept: %s; the next try is in %d s", strerror(errno), ACCEPT_AGAIN_S);
             CHECK(event_del(l->event) == 0);
             CHECK(event_add(l->again, &pause) == 0);
@@ -827,7 +905,7 @@ static void listener_free(struct api_listener *l)
     LIST_REMOVE(l, next);
     event_free(l->event);
     event_free(l->again);
-    (void)close(l->fd); /* connections go on */
+    (void)close(l->fd); /* open connections go on */
     mem_free(l->url);
     mem_free(l);
 }
@@ -856,7 +934,7 @@ static void read_tokens(struct api_server *server)
     buf_init(&error, LOG_LINE_MAX);
     tokens = token_list_new(
         path[0] == '\0' ? slice_of(NULL, 0) : role_file(server->role, slice_string(path)), &error);
-    if (tokens == NULL) { /* the parent has read it before: what is wrong was told */
+    if (tokens == NULL) { /* the parent has read the file before and reported its faults */
         log_error("%s:%s: the tokens stay as they were", path, buf_cstr(&error));
     } else {
         token_list_free(server->tokens);
@@ -900,7 +978,7 @@ struct api_server *api_server_new(struct role *role, api_called *called, void *a
     return server;
 }
 
-/* Does its token stand in the list as it did? */
+/* Is the call's token still in the list, unchanged? */
 static bool has_grant(const struct api_call *call)
 {
     const struct token *t = token_list_find(call->server->tokens, slice_string(call->caller));
@@ -925,7 +1003,7 @@ void api_server_reload(struct api_server *server)
     for (call = TAILQ_FIRST(&server->calls); call != NULL; call = next_call) {
         next_call = TAILQ_NEXT(call, next);
         if (call->phase == API_WORK && !call->is_local && !has_grant(call)) {
-            call_lost(call); /* an answer that goes on is for those who may still ask for it */
+            call_lost(call); /* the caller may have lost the right to this answer */
         }
     }
 }

@@ -5,7 +5,7 @@
 #include "check.h"
 #include "json.h"
 
-/* Nodes of which something is remembered. */
+/* Largest number of nodes whose counters are kept. */
 #define SEEN_MAX 64
 
 static const char *const counters[] = {"submitted", "delivered", "deferrals",
@@ -23,7 +23,7 @@ static json_int_t number_of(const json_t *object, const char *name)
     return json_integer_value(json_object_get(object, name));
 }
 
-/* What a node has counted since it was seen last; one that is new, nothing. */
+/* Adds what a node has counted since its last sample; nothing for a new node. */
 static void add_node(struct cluster_counts *c, const json_t *node)
 {
     const char *name = json_string_value(json_object_get(node, "node"));
@@ -32,7 +32,7 @@ static void add_node(struct cluster_counts *c, const json_t *node)
 
     for (size_t i = 0; i < COUNTERS; i++) {
         json_int_t n = number_of(node, counters[i]), old = number_of(before, counters[i]);
-        json_int_t more = before == NULL ? 0 : n >= old ? n - old : n; /* it began anew */
+        json_int_t more = before == NULL ? 0 : n >= old ? n - old : n; /* the node has restarted */
         json_int_t total = number_of(c->totals, counters[i]);
 
         json_put(now, counters[i], json_integer(n));

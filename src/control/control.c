@@ -1,9 +1,9 @@
 /*
  * The control process: HTTP with JSON for operators, scripts and the command line (docs/api.md).
  *
- * It owns no files and knows nothing of the queue: it turns a request into a question, sends it to
- * the queue process and turns the answer into a response. endpoint.c says which requests there are.
- * One waits in `asks` under its token; when its client goes away first, the answer is dropped.
+ * It owns no files and has no data of the queue. It converts a request to a query, sends the query
+ * to the queue process and converts the answer to a response. endpoint.c has the table of requests.
+ * A query waits in `asks` under its token; if its client leaves first, the answer is dropped.
  */
 #include "control.h"
 
@@ -39,19 +39,20 @@
 #include "token_list.h"
 #include "whatif_call.h"
 
-/* Text of an error about a query: longer than the list of its names. */
+/* Longest error text about a query string: more than the list of its parameters. */
 #define QUERY_ERROR_MAX 1024
-/* Questions under way; more are told to come back. Readers of long answers have one each. */
+/* Largest number of outstanding queries; further ones are refused. Each reader of a long answer has
+ * one. */
 #define ASKS_MAX 3000
-/* Processes of receive and deliver, 64 each at most. */
+/* Largest number of processes of receive and deliver, 64 each. */
 #define EXPOSED_MAX 128
-/* A long list is asked for in pages that end at either of these, each when the client has taken the
- * one before: so much a slow reader holds. */
+/* A long list is requested in pages with these limits, each after the client has read the previous
+ * one. So a slow reader holds one page. */
 #define LIST_PAGE_MESSAGES 100
 #define LIST_PAGE_BYTES    65536
 #define CONTENT_PIECE      65536
 
-/* What nodes have said of themselves is good for so long. */
+/* Time for which the answer of the nodes is used again. */
 #define CLUSTER_KEPT_US (2 * US_PER_S)
 
 enum ask_kind {
@@ -59,7 +60,7 @@ enum ask_kind {
     ASK_LIST,
     ASK_CONTENT,
     ASK_STATUS,
-    ASK_CLUSTER, /* waits for control.cluster_ask, and was not sent itself */
+    ASK_CLUSTER, /* waits for control.cluster_ask; not sent itself */
     ASK_METRICS,
     ASK_RELOAD,
     ASK_SERVICE
@@ -69,26 +70,26 @@ struct ask {
     TAILQ_ENTRY(ask) next;
     uint64_t token;
     enum ask_kind kind;
-    struct api_call *call;                  /* NULL: the client is gone */
-    struct buf processes;                   /* ASK_METRICS: what the parent has told */
+    struct api_call *call;                  /* call of the client; NULL: the client has gone */
+    struct buf processes;                   /* ASK_METRICS: text of the parent */
     struct list_walk *walk;                 /* ASK_LIST; owned */
-    control_bytes_answered *bytes_answered; /* in its place, or NULL */
-    control_answered *answered; /* ASK_SERVICE; NULL: the answer is not wanted any more */
+    control_bytes_answered *bytes_answered; /* called instead of `answered`, or NULL */
+    control_answered *answered;             /* ASK_SERVICE; NULL: the service dropped the query */
     void *arg;
 };
 
-/* A list that is told page by page. */
+/* A list that is sent page by page. */
 struct list_walk {
     struct control *control;
     json_t *question; /* owned */
-    json_int_t left;  /* messages that are wanted still */
-    bool begun;       /* some were told */
-    bool counts;      /* only how many there are is told */
+    json_int_t left;  /* number of messages that may still be sent */
+    bool begun;       /* the client has got some messages */
+    bool counts;      /* only the number of messages is sent */
     json_int_t counted;
-    json_t *failed; /* owned: nodes that have not answered, as a page has said; or NULL */
+    json_t *failed; /* owned: nodes without an answer, from a page; or NULL */
 };
 
-/* Content on its way from a file. */
+/* Content that is sent from a file. */
 struct content_walk {
     int fd;
     off_t at;
@@ -100,27 +101,27 @@ struct control {
     struct event_feed *feed;
     struct dialogue_feed *dialogues;
     struct whatif_call *whatif;
-    struct channel *queue;        /* NULL: being restarted */
-    void *services[SERVICES_MAX]; /* their states */
+    struct channel *queue;        /* NULL: the queue process is being restarted */
+    void *services[SERVICES_MAX]; /* states of the services */
     TAILQ_HEAD(, ask) asks;
     size_t ask_count;
     uint64_t last_token;
     struct wall started;
-    pid_t daemon_pid;         /* the parent's */
-    struct series *series;    /* owned: the last hour */
-    json_t *cluster;          /* owned: what all nodes have said last; NULL: nothing */
-    struct mono cluster_told; /* then */
-    uint64_t cluster_ask;     /* under way; 0: none */
+    pid_t daemon_pid;         /* process id of the parent */
+    struct series *series;    /* owned: samples of the last hour */
+    json_t *cluster;          /* owned: last answer of all nodes; NULL: none */
+    struct mono cluster_told; /* time of that answer */
+    uint64_t cluster_ask;     /* outstanding query; 0: none */
     struct cluster_counts counts;
-    json_t *sample;              /* owned: waits for it; NULL: none does */
-    struct event *sampler;       /* owned: adds to it */
-    struct api_call *clock_call; /* waits until the clock is moved, or NULL */
-    /* Processes that strangers talk to: should one of them be taken over, it is not to reach the
-     * queue's controls from here. 0: free. */
+    json_t *sample;              /* owned: sample that waits for `cluster`; NULL: none */
+    struct event *sampler;       /* owned: timer for samples of `series` */
+    struct api_call *clock_call; /* call that waits for the move of the clock, or NULL */
+    /* Processes that talk to strangers: if one of them is taken over, it must not operate the queue
+     * from here. 0: free. */
     pid_t exposed[EXPOSED_MAX];
 };
 
-/* ---- responses ------------------------------------------------------------------------------ */
+/* ---- responses ------------------------------------------------------------------------------- */
 
 static void respond_json(struct api_call *call, unsigned status, json_t *object)
 {
@@ -147,7 +148,7 @@ static void content_walk_end(void *arg)
     mem_free(walk);
 }
 
-/* The next piece, when the client has taken those before. */
+/* Sends the next piece, after the client has read the previous ones. */
 static void content_walk_on(void *arg, struct api_call *call)
 {
     struct content_walk *walk = arg;
@@ -172,7 +173,7 @@ static void content_walk_on(void *arg, struct api_call *call)
     content_walk_end(walk);
 }
 
-/* The bytes of a message, from the frame or from the descriptor that came with it, which is taken
+/* Sends the bytes of a message: those of the frame, then those of its descriptor, which is taken
  * (-1: none). */
 static void respond_content(struct api_call *call, struct slice bytes, int fd)
 {
@@ -190,7 +191,6 @@ static void respond_content(struct api_call *call, struct slice bytes, int fd)
     api_answer_wait(call, content_walk_on, walk);
 }
 
-/* A file of the dashboard. */
 static void respond_page(struct api_call *call, const struct web_page *page)
 {
     for (const char *const *field = web_page_fields; *field != NULL; field++) {
@@ -199,7 +199,6 @@ static void respond_page(struct api_call *call, const struct web_page *page)
     api_answer(call, 200, page->type, page->bytes);
 }
 
-/* Prometheus' text form; takes nothing. */
 static void respond_metrics(struct api_call *call, const json_t *answer, struct slice processes)
 {
     json_t *own = json_object();
@@ -214,7 +213,7 @@ static void respond_metrics(struct api_call *call, const json_t *answer, struct 
     json_decref(own);
 }
 
-/* ---- questions under way -------------------------------------------------------------------- */
+/* ---- outstanding queries --------------------------------------------------------------------- */
 
 static void ask_free(struct control *c, struct ask *ask)
 {
@@ -254,7 +253,7 @@ static struct ask *ask_add(struct control *c, enum ask_kind kind)
     return ask;
 }
 
-/* NULL: too many, and the call has been answered. */
+/* Makes a query for a call. Returns NULL if there are too many; the call was then answered. */
 static struct ask *ask_new(struct control *c, struct api_call *call, enum ask_kind kind)
 {
     struct ask *ask;
@@ -278,7 +277,8 @@ static void send_question(struct control *c, const struct ask *ask, json_t *ques
     free(text);
 }
 
-/* First the parent is asked for what the processes use, then the queue process (processes_told). */
+/* Requests the numbers of the processes from the parent; processes_told then queries the queue
+ * process. */
 static void ask_metrics(struct control *c, struct api_call *call)
 {
     struct ask *ask = ask_new(c, call, ASK_METRICS);
@@ -288,7 +288,7 @@ static void ask_metrics(struct control *c, struct api_call *call)
     }
 }
 
-/* Takes `question`. */
+/* Sends the query and frees it. */
 static void ask_queue(struct control *c, struct api_call *call, enum ask_kind kind,
                       json_t *question)
 {
@@ -304,7 +304,6 @@ static void ask_queue(struct control *c, struct api_call *call, enum ask_kind ki
 
 /* ---- long lists ----------------------------------------------------------------------------- */
 
-/* Ask for the next page. */
 static void list_walk_on(void *arg, struct api_call *call)
 {
     struct list_walk *walk = arg;
@@ -332,7 +331,7 @@ static void list_walk_gone(void *arg)
     list_walk_free(arg);
 }
 
-/* A part of what matches is counted. False: there is more. */
+/* Adds a page to the count. Returns true, after sending the answer, if it was the last. */
 static bool count_page(struct list_walk *walk, struct api_call *call, const json_t *page)
 {
     const json_t *next = json_object_get(page, "next");
@@ -347,7 +346,7 @@ static bool count_page(struct list_walk *walk, struct api_call *call, const json
     return true;
 }
 
-/* Takes `question`. */
+/* Sends the query of a list; takes it. */
 static void ask_list(struct control *c, struct api_call *call, json_t *question)
 {
     const json_t *max = json_object_get(question, "max");
@@ -372,7 +371,7 @@ static void ask_list(struct control *c, struct api_call *call, json_t *question)
     list_walk_on(walk, call);
 }
 
-/* A page has come: tell it, then go on or end. Takes `walk`. */
+/* Sends a page of a list, then requests the next or ends. Takes `walk`. */
 static void list_page(struct list_walk *walk, struct api_call *call, unsigned status,
                       struct slice json)
 {
@@ -386,7 +385,7 @@ static void list_page(struct list_walk *walk, struct api_call *call, unsigned st
 
         list_walk_free(walk);
         if (begun) {
-            api_answer_cut(call); /* its status was told */
+            api_answer_cut(call); /* the client has got status 200 already */
         } else {
             api_answer(call, status, "application/json", json);
         }
@@ -411,7 +410,8 @@ static void list_page(struct list_walk *walk, struct api_call *call, unsigned st
     buf_init(&text, CHANNEL_BODY_MAX * 2ul);
     if (!walk->begun) {
         api_answer_begin(call, 200, "application/json");
-        (void)buf_add_string(&text, "{\"messages\":["); /* as the others: far below the limit */
+        (void)buf_add_string(&text, "{\"messages\":["); /* far below the limit, as all appends
+                                                         * here */
     }
     json_array_foreach(json_object_get(page, "messages"), i, message)
     {
@@ -502,7 +502,7 @@ void control_forget(struct control *c, uint64_t name)
 
 /* ---- the cluster ---------------------------------------------------------------------------- */
 
-/* All who have asked meanwhile get it. */
+/* Takes an answer of "cluster" and sends it to all calls that wait for it. */
 static void on_cluster_told(void *arg, unsigned status, const json_t *answer)
 {
     struct control *c = arg;
@@ -516,7 +516,7 @@ static void on_cluster_told(void *arg, unsigned status, const json_t *answer)
         cluster_counts_put(&c->counts, c->cluster, c->sample);
         series_add(c->series, c->sample, clock_wall());
     }
-    json_decref(c->sample); /* else the hour has a gap */
+    json_decref(c->sample); /* without an answer the hour has a gap */
     c->sample = NULL;
     for (ask = TAILQ_FIRST(&c->asks); ask != NULL; ask = next) {
         struct api_call *call = ask->call;
@@ -543,12 +543,13 @@ static void ask_nodes(struct control *c)
     if (c->cluster_ask == 0) {
         c->cluster_ask = control_ask(c, json_pack("{s:s}", "op", "cluster"), on_cluster_told, c);
     }
-    if (c->cluster_ask == 0) { /* too much is asked */
+    if (c->cluster_ask == 0) { /* too many queries */
         on_cluster_told(c, 503, NULL);
     }
 }
 
-/* One question to all nodes at a time, and none for a while after its answer, however many ask. */
+/* Answers a call for the cluster. Only one query to all nodes is outstanding at a time, and its
+ * answer is used again for a while. */
 static void ask_cluster(struct control *c, struct api_call *call)
 {
     bool is_new = !mono_reached(mono_after(c->cluster_told, CLUSTER_KEPT_US), clock_mono());
@@ -562,14 +563,14 @@ static void ask_cluster(struct control *c, struct api_call *call)
     }
 }
 
-/* The queue process has ended. */
+/* Ends the query to all nodes, because the queue process has ended. */
 static void cluster_lost(struct control *c)
 {
     control_forget(c, c->cluster_ask);
     on_cluster_told(c, 503, NULL);
 }
 
-/* Frees the question. */
+/* Passes an answer to a service and frees the query. */
 static void answer_service(struct control *c, struct ask *ask, unsigned status, struct slice json,
                            struct slice bytes)
 {
@@ -614,7 +615,7 @@ static void answer_metrics(struct control *c, struct api_call *call, struct slic
     json_decref(object);
 }
 
-/* Has the descriptor been taken? */
+/* Passes an answer on. Returns true if the descriptor was taken. */
 static bool answer(struct control *c, const struct wire_answer *m, int fd)
 {
     struct ask *ask = ask_find(c, m->token);
@@ -660,13 +661,13 @@ static bool answer(struct control *c, const struct wire_answer *m, int fd)
     return false;
 }
 
-/* An answer of the parent is still to come; then the queue process is asked, if it is there. */
+/* Must the parent still answer? Afterwards the queue process is queried. */
 static bool waits_for_parent(const struct ask *ask)
 {
     return ask->kind == ASK_METRICS && buf_len(&ask->processes) == 0;
 }
 
-/* Nothing more comes for this question. */
+/* Ends a query without an answer, because the queue process has ended. */
 static void queue_ended(struct control *c, struct ask *ask)
 {
     struct list_walk *walk = ask->walk;
@@ -728,8 +729,8 @@ static void on_queue(void *arg, struct channel *ch)
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
-/* A page in a browser must not be able to steer us through a proxy to the Unix socket, so its Host
- * has to be a local one. On TCP a token is needed, which no page has. */
+/* Is the Host field allowed? A web page must not reach the Unix socket through a proxy in the
+ * browser, so Host must be a local name there. On TCP a token is needed, which no web page has. */
 static bool host_allowed(const struct api_call *call)
 {
     struct slice host = api_field(call, SLICE("Host"));
@@ -740,7 +741,7 @@ static bool host_allowed(const struct api_call *call)
         return true;
     }
     if (colon < host.len && colon > 0 && slice_find(host, ']') + 1 == colon) {
-        host.len = colon; /* a port, behind brackets */
+        host.len = colon; /* a port after brackets */
     } else if (colon < host.len && slice_find(host, ':') == colon) {
         host.len = colon;
     }
@@ -752,7 +753,7 @@ static bool host_allowed(const struct api_call *call)
     return false;
 }
 
-/* The numbers of the last hour, of all or of a destination. */
+/* Sends the numbers of the last hour, of all mail or of a destination. */
 static void answer_series(struct control *c, struct api_call *call, const json_t *question)
 {
     const char *name =
@@ -796,7 +797,7 @@ static void ask_reload(struct control *c, struct api_call *call)
     }
 }
 
-/* A call that is understood; takes `question`. */
+/* Answers a valid call; takes `question`. */
 static void answer_call(struct control *c, struct api_call *call, const struct endpoint *endpoint,
                         json_t *question)
 {
@@ -848,11 +849,11 @@ static void answer_call(struct control *c, struct api_call *call, const struct e
     json_decref(question);
 }
 
-/* Read the body of a POST into *question. False: it has been refused. */
+/* Reads the body of a POST into *question. Returns false if it was refused. */
 static bool read_body(struct api_call *call, const struct endpoint *endpoint, json_t **question)
 {
     struct slice text = api_body(call);
-    /* A form on a foreign page can't have this type without asking first. */
+    /* A form on another site's page can't send this type without permission. */
     bool is_json =
         slice_starts_nocase(api_field(call, SLICE("Content-Type")), SLICE("application/json"));
     char why[JSON_ERROR_TEXT_LENGTH + 128];
@@ -876,7 +877,7 @@ static bool read_body(struct api_call *call, const struct endpoint *endpoint, js
             size_t len = strlen(why);
 
             (void)snprintf(why + len, sizeof why - len, ", line %d, column %d", error.line,
-                           error.column); /* the same */
+                           error.column); /* fits */
         }
         json_decref(body);
         api_answer_error(call, 400, why);
@@ -884,8 +885,8 @@ static bool read_body(struct api_call *call, const struct endpoint *endpoint, js
     }
     json_object_foreach(body, name, value)
     {
-        /* The command line sends these two of its own; a word that is not understood might have
-         * been meant to keep something from being done. */
+        /* The command line always sends these two. Another member could be a misspelled
+         * restriction. */
         if (!endpoint->has_body && strcmp(name, "op") != 0 && strcmp(name, "id") != 0) {
             api_answer_error(call, 400, "body: this call has no members; none, or {} is expected");
             json_decref(body);
@@ -897,7 +898,7 @@ static bool read_body(struct api_call *call, const struct endpoint *endpoint, js
     return true;
 }
 
-/* Find out what is asked, and ask it. `part` is that of its path that stands for a name. */
+/* Converts a call to a query and sends it. `part` is the part of its path that is a name. */
 static void understand(struct control *c, struct api_call *call, const struct endpoint *endpoint,
                        struct slice part)
 {
@@ -934,7 +935,7 @@ bool control_refuses(const struct control *c, int fd)
     socklen_t len = sizeof peer;
 
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0 || peer.pid <= 0) {
-        return false; /* TCP, or a process of another container */
+        return false; /* TCP, or a process in another container */
     }
     for (size_t i = 0; i < EXPOSED_MAX; i++) {
         if (c->exposed[i] == peer.pid) {
@@ -947,7 +948,7 @@ bool control_refuses(const struct control *c, int fd)
     return false;
 }
 
-/* Has it been ended, or has it no place? Then nothing is to be done. */
+/* Adds an exposed process, or removes one that has ended. Does nothing if the table is full. */
 static void expose(struct control *c, pid_t pid, bool ended)
 {
     for (size_t i = 0; i < EXPOSED_MAX; i++) {
@@ -958,7 +959,7 @@ static void expose(struct control *c, pid_t pid, bool ended)
     }
 }
 
-/* May this caller do that? Else it is told why not. */
+/* Has the caller this right? Otherwise sends the refusal. */
 static bool may(struct api_call *call, unsigned right, const char *name)
 {
     char text[64];
@@ -1000,7 +1001,7 @@ static void on_call(void *arg, struct api_call *call)
         return;
     }
     page = post ? NULL : web_page_find(api_path(call));
-    if (page != NULL) { /* a browser asks for it before it has shown a token */
+    if (page != NULL) { /* a browser loads it before it has a token */
         respond_page(call, page);
         return;
     }
@@ -1030,7 +1031,7 @@ void service_register(const struct service *service)
     services[service_count++] = service;
 }
 
-/* ---- the last hour -------------------------------------------------------------------------- */
+/* ---- samples of the last hour ---------------------------------------------------------------- */
 
 static const struct timeval sample_step = {.tv_sec = SERIES_STEP_S};
 
@@ -1070,7 +1071,7 @@ static int control_start(struct role *role)
     role->state = c;
     c->role = role;
     c->started = clock_wall();
-    c->daemon_pid = getppid(); /* no system call for it once confined */
+    c->daemon_pid = getppid(); /* getppid() is not allowed after confinement */
     TAILQ_INIT(&c->asks);
     c->server = api_server_new(role, on_call, c);
     c->series = series_new();
@@ -1131,7 +1132,8 @@ static bool service_frame(struct control *c, const struct frame *frame)
     return false;
 }
 
-/* The parent has told of the processes: now the rest of the metrics. */
+/* Takes the parent's numbers of processes, then queries the queue process for the rest of the
+ * metrics. */
 static bool processes_told(struct control *c, struct slice body)
 {
     struct wire_processes_told m;
@@ -1154,7 +1156,7 @@ static bool processes_told(struct control *c, struct slice body)
         }
         return true;
     }
-    (void)buf_add(&ask->processes, m.text); /* it has the same limit */
+    (void)buf_add(&ask->processes, m.text); /* fits: the same limit */
     question = json_pack("{s:s}", "op", "metrics");
     send_question(c, ask, question);
     json_decref(question);

@@ -19,9 +19,9 @@ struct reader {
     TAILQ_ENTRY(reader) next;
     struct dialogue_feed *feed;
     struct api_call *call;
-    uint64_t question; /* under way; 0: none */
-    uint64_t watch;    /* 0: not yet */
-    uint64_t dropped;  /* that the client was not told of yet */
+    uint64_t question; /* outstanding query; 0: none */
+    uint64_t watch;    /* 0: none yet */
+    uint64_t dropped;  /* lines that were dropped and not reported yet */
 };
 
 struct dialogue_feed {
@@ -41,8 +41,8 @@ static void ignore_answer(void *arg, unsigned status, const json_t *answer)
 
 static void unwatch(struct dialogue_feed *feed, uint64_t watch)
 {
-    /* When nothing can be asked the queue process is gone, and its watches with it. Should there
-     * be too many questions the watch stays until its next start. */
+    /* If no query can be sent, the queue process has ended, and its watches with it. If there are
+     * too many queries the watch remains until its next start. */
     (void)control_ask(feed->control,
                       json_pack("{s:s, s:I}", "op", "unwatch", "watch", (json_int_t)watch),
                       ignore_answer, NULL);
@@ -62,7 +62,7 @@ static void on_gone(void *arg)
     struct reader *r = arg;
 
     r->call = NULL;
-    if (r->question == 0) { /* else the answer frees it, and the watch that it brings */
+    if (r->question == 0) { /* otherwise on_answer frees it, and its watch */
         reader_free(r);
     }
 }
@@ -124,15 +124,15 @@ void dialogue_feed_call(struct dialogue_feed *feed, struct api_call *call, const
     api_on_gone(call, on_gone, r);
 }
 
-/* ---- lines ---------------------------------------------------------------------------------- */
+/* ---- lines of dialogues ---------------------------------------------------------------------- */
 
-/* Texts of a dialogue are printable ASCII. */
+/* Adds a member. Texts of a dialogue are printable ASCII. */
 static void put(struct buf *out, const char *name, struct slice text)
 {
     if (text.len == 0) {
         return;
     }
-    (void)buf_addf(out, ",\"%s\":\"", name); /* as the others: they fit */
+    (void)buf_addf(out, ",\"%s\":\"", name); /* fits, as all appends here */
     for (size_t i = 0; i < text.len; i++) {
         if (text.ptr[i] == '"' || text.ptr[i] == '\\') {
             (void)buf_add_byte(out, '\\');
@@ -191,13 +191,13 @@ bool dialogue_feed_heard(struct dialogue_feed *feed, struct slice body)
         }
     }
     if (r == NULL || r->call == NULL) {
-        return true; /* it has ended meanwhile */
+        return true; /* the reader has ended meanwhile */
     }
     if (__builtin_add_overflow(r->dropped, m.dropped, &r->dropped)) {
         r->dropped = UINT64_MAX;
     }
     if (api_unread(r->call) > FEED_BEHIND) {
-        if (r->dropped == m.dropped) { /* the first one */
+        if (r->dropped == m.dropped) { /* the first dropped line */
             api_answer_wait(r->call, on_ready, r);
         }
         r->dropped += r->dropped < UINT64_MAX;
@@ -217,7 +217,7 @@ void dialogue_feed_queue_lost(struct dialogue_feed *feed)
 
     for (r = TAILQ_FIRST(&feed->readers); r != NULL; r = next) {
         next = TAILQ_NEXT(r, next);
-        if (r->question == 0) { /* else its answer says so */
+        if (r->question == 0) { /* otherwise the answer to its query reports that */
             struct api_call *call = r->call;
 
             r->watch = 0;
@@ -228,7 +228,7 @@ void dialogue_feed_queue_lost(struct dialogue_feed *feed)
     }
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- feed ------------------------------------------------------------------------------------ */
 
 static void on_beat(evutil_socket_t fd, short what, void *arg)
 {

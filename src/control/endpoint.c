@@ -9,7 +9,7 @@
 #include "openapi_files.h"
 #include "printable.h"
 
-/* A name or value of a query, or a part of a path. */
+/* Longest name or value of a query string, and longest part of a path, in bytes. */
 #define TEXT_MAX 16384
 
 /* ---- the tables ----------------------------------------------------------------------------- */
@@ -44,10 +44,10 @@ enum {
 
 static const struct parameter {
     const char *name;
-    bool in_filter; /* else of the question itself */
+    bool in_filter; /* part of the filter; otherwise of the query itself */
     enum {
         QUERY_TEXT,
-        QUERY_TEXTS, /* may be there more than once */
+        QUERY_TEXTS, /* may be given several times */
         QUERY_NUMBER,
         QUERY_FLAG
     } type;
@@ -145,7 +145,7 @@ struct slice endpoint_description(void)
     return openapi_files[0].bytes;
 }
 
-/* ---- finding -------------------------------------------------------------------------------- */
+/* ---- look-up --------------------------------------------------------------------------------- */
 
 static bool path_matches(struct slice template, struct slice path, struct slice *ret_part)
 {
@@ -189,9 +189,9 @@ const struct endpoint *endpoint_find(struct slice method, struct slice path, str
     return NULL;
 }
 
-/* ---- queries -------------------------------------------------------------------------------- */
+/* ---- query strings --------------------------------------------------------------------------- */
 
-/* Append what a part of a query stands for: as in a path, and `+` is a blank. */
+/* Appends a decoded name or value: as in a path, with `+` for a blank. */
 static bool decode_query(struct slice text, struct buf *out)
 {
     bool good = true;
@@ -205,7 +205,7 @@ static bool decode_query(struct slice text, struct buf *out)
     return good && buf_len(out) < out->limit;
 }
 
-/* The name is none of this call's. All names are far below the limit of `error`. */
+/* Reports a parameter that this call does not have. All names fit into `error`. */
 static void say_unknown(const struct endpoint *endpoint, struct slice name, struct buf *error)
 {
     const char *separator = "; known are ";
@@ -224,7 +224,7 @@ static void say_unknown(const struct endpoint *endpoint, struct slice name, stru
     }
 }
 
-/* A value as JSON; NULL: `error` has what was expected. */
+/* Converts a value to JSON. Returns NULL with the expected form in `error`. */
 static json_t *read_value(const struct parameter *p, struct slice text, struct buf *error)
 {
     unsigned long long number = 0;
@@ -248,7 +248,7 @@ static json_t *read_value(const struct parameter *p, struct slice text, struct b
     return value;
 }
 
-/* Put one pair into the question or its filter. False: `error` has what was expected. */
+/* Adds one pair to the query or its filter. Returns false with the expected form in `error`. */
 static bool add_pair(const struct endpoint *endpoint, json_t *question, struct slice name,
                      struct slice text, struct buf *error)
 {

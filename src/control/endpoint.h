@@ -1,9 +1,9 @@
 /*
- * Endpoints: which calls the HTTP API has, and which parameters each of them takes.
+ * Endpoints: the calls of the HTTP API and their parameters.
  *
- * The table in endpoint.c is the only place in the program that says so. openapi.json, beside it,
- * describes the same calls to people and programs; a test (unit/control/test_endpoint) compares the
- * two, both ways.
+ * The table in endpoint.c is their only definition in the program. openapi.json, next to it,
+ * describes the same calls for people and programs; a test (unit/control/test_endpoint) compares
+ * both.
  */
 #ifndef CONTROL_ENDPOINT_H
 #define CONTROL_ENDPOINT_H
@@ -16,18 +16,18 @@
 #include "buf.h"
 #include "slice.h"
 
-/* What answers. */
+/* Source of the answer. */
 enum endpoint_kind {
-    ENDPOINT_QUESTION, /* the queue process; its answer is the answer */
-    ENDPOINT_STATUS,   /* likewise, and the control process adds what it knows itself */
-    ENDPOINT_CLUSTER,  /* likewise, what it has said a moment ago */
-    ENDPOINT_LIST,     /* the queue process, page by page */
-    ENDPOINT_CONTENT,  /* the queue process, with the bytes of a message */
+    ENDPOINT_QUESTION, /* queue process, whose answer is passed on */
+    ENDPOINT_STATUS,   /* queue process; the control process adds its own values */
+    ENDPOINT_CLUSTER,  /* queue process; a recent answer is used again */
+    ENDPOINT_LIST,     /* queue process, page by page */
+    ENDPOINT_CONTENT,  /* queue process, with the bytes of a message */
     ENDPOINT_METRICS,
     ENDPOINT_SERIES,
     ENDPOINT_EVENTS,
     ENDPOINT_TRACE,
-    ENDPOINT_WHATIF,      /* the process whatif */
+    ENDPOINT_WHATIF,      /* process whatif */
     ENDPOINT_DESCRIPTION, /* openapi.json */
     ENDPOINT_RELOAD,
     ENDPOINT_STOP,
@@ -35,36 +35,36 @@ enum endpoint_kind {
 };
 
 struct endpoint {
-    const char *method; /* "GET", which stands for HEAD, too, or "POST" */
-    const char *path;   /* "{..}" in it is one part, any */
+    const char *method; /* "GET", which includes HEAD, or "POST" */
+    const char *path;   /* "{..}" in it stands for any one part */
     enum endpoint_kind kind;
-    const char *op;      /* of the question to the queue process, or NULL */
-    unsigned parameters; /* bits: numbers of endpoint_parameter */
-    bool steers;         /* it needs the right "steer", else "look" */
-    bool has_body;       /* an object of JSON; else none, or an empty one */
+    const char *op;      /* operation of the query to the queue process, or NULL */
+    unsigned parameters; /* bit set of parameter numbers (endpoint_parameter) */
+    bool steers;         /* needs the right to operate, otherwise the right to read */
+    bool has_body;       /* takes a JSON object; otherwise no body, or an empty object */
 };
 
-/* The endpoint at `index`, NULL behind the last one. */
+/* Returns the endpoint at `index`, or NULL after the last one. */
 const struct endpoint *endpoint_at(size_t index);
 
-/* The name of the parameter of this number, NULL behind the last one. */
+/* Returns the name of the parameter with this number, or NULL after the last one. */
 const char *endpoint_parameter(size_t number);
 
-/* The endpoint of a request; *ret_part is the part of `path` that stands for "{..}", with its %XX
- * (ptr NULL: there is none). NULL: there is none, and *ret_allowed says which methods the path has:
- * a field "Allow: ..\r\n", or NULL when there is no such path. */
+/* Returns the endpoint of a request. *ret_part is the part of `path` in the place of "{..}", with
+ * its %XX (ptr NULL: none). Returns NULL if there is none; *ret_allowed is then a field "Allow:
+ * ..\r\n" with the methods of the path, or NULL if the path does not exist. */
 const struct endpoint *endpoint_find(struct slice method, struct slice path, struct slice *ret_part,
                                      const char **ret_allowed);
 
-/* Read a query string, "name=value&..", into a question: a filter's into its member "filter".
- * False: `error` has what was expected. */
+/* Reads a query string, "name=value&..", into a query for the queue process; parameters of a filter
+ * go to its member "filter". Returns false with the expected form in `error`. */
 bool endpoint_read_query(const struct endpoint *endpoint, struct slice query, json_t *question,
                          struct buf *error);
 
-/* A part of a path, with its %XX, as a text; empty when it is none. */
+/* Decodes a part of a path with its %XX to a JSON text; the text is empty if that fails. */
 json_t *endpoint_decode(struct slice part);
 
-/* openapi.json, which is part of the program. */
+/* Returns openapi.json, which is part of the program. */
 struct slice endpoint_description(void);
 
 #endif

@@ -1,14 +1,14 @@
 /*
- * A reader:
+ * States of a reader:
  *
  *     FIRST --> BEHIND <--> READY --> TAIL      any --client gone--> freed
  *                 |           ^        |
  *                 +--page-----+<--ring-+
  *
- *   FIRST   the queue process is asked where the journal is; the head of the answer waits for that
- *   BEHIND  a page of the journal is asked for
- *   READY   waits until the client has taken what it was given
- *   TAIL    has all there is
+ *   FIRST   waits for the position of the journal; the head of the answer is sent afterwards
+ *   BEHIND  waits for a page of the journal
+ *   READY   waits until the client has read what was sent
+ *   TAIL    has all events
  */
 #include "event_feed.h"
 
@@ -28,10 +28,10 @@
 #include "slice.h"
 #include "times.h"
 
-/* Let some events gather before they are asked for. */
+/* Time to collect events before they are requested. */
 #define GATHER_US (20 * US_PER_MS)
 #define AGAIN_US  US_PER_S
-/* A page may end with a long line. */
+/* Largest output: a page that ends with a long line. */
 #define OUT_MAX (4ul * FEED_PAGE + (1u << 20))
 
 enum reader_state { READER_FIRST, READER_BEHIND, READER_READY, READER_TAIL };
@@ -41,11 +41,11 @@ struct reader {
     struct event_feed *feed;
     struct api_call *call;
     enum reader_state state;
-    bool from_now;     /* of READER_FIRST: no `after` was told */
-    uint64_t at;       /* the last event it has been given, or that did not match */
-    uint64_t offset;   /* of the ring, where the next one begins */
-    bool in_ring;      /* `offset` holds */
-    uint64_t question; /* under way; 0: none */
+    bool from_now;     /* READER_FIRST: the client has sent no `after` */
+    uint64_t at;       /* last event that was sent, or did not match */
+    uint64_t offset;   /* offset of the next event in the ring */
+    bool in_ring;      /* `offset` is valid */
+    uint64_t question; /* outstanding query; 0: none */
     struct event_filter filter;
 };
 
@@ -53,8 +53,8 @@ struct event_feed {
     struct control *control;
     TAILQ_HEAD(, reader) readers;
     struct buf ring;
-    uint64_t ring_at;   /* offset of its first byte, since the start */
-    uint64_t ring_last; /* number of the last event in it, or before it when it is empty */
+    uint64_t ring_at;   /* offset of the ring's first byte, counted from the start */
+    uint64_t ring_last; /* number of the ring's last event, or of the event before an empty ring */
     bool running;
     uint64_t question;
     struct event *timer, *beat;
@@ -62,9 +62,9 @@ struct event_feed {
 
 static void reader_go(struct reader *r);
 
-/* ---- lines ---------------------------------------------------------------------------------- */
+/* ---- lines of events ------------------------------------------------------------------------- */
 
-/* Give it these lines, as far as it wants them. */
+/* Sends the lines that match the reader's filter. */
 static void give(struct reader *r, struct slice lines)
 {
     struct buf out;
@@ -74,7 +74,7 @@ static void give(struct reader *r, struct slice lines)
         struct slice line = slice_of(lines.ptr, slice_find(lines, '\n'));
         uint64_t number = event_number(line);
 
-        if (number > r->at + 1) { /* they were forgotten before it came to them */
+        if (number > r->at + 1) { /* the events between were dropped from the journal */
             CHECK(buf_addf(&out, "event: lost\ndata: {\"from\":%" PRIu64 ",\"to\":%" PRIu64 "}\n\n",
                            r->at + 1, number - 1));
         }
@@ -128,12 +128,12 @@ static void end_reader(struct reader *r)
     struct api_call *call = r->call;
 
     reader_free(r);
-    api_answer_cut(call); /* the client comes again, with the number it has */
+    api_answer_cut(call); /* the client will reconnect, with the number of its last event */
 }
 
 static void run(struct event_feed *feed);
 
-/* Where the journal is. */
+/* Takes the position of the journal and begins the answer. */
 static void begin_answer(struct reader *r, unsigned status, const json_t *answer)
 {
     uint64_t newest = (uint64_t)json_integer_value(json_object_get(answer, "newest"));
@@ -200,7 +200,7 @@ static bool ask(struct reader *r, uint64_t after)
     return r->question != 0;
 }
 
-/* The offset of what follows on event `at`; false: it has left the ring. */
+/* Finds the offset of the event after `at`. Returns false if it is no longer in the ring. */
 static bool find_in_ring(struct reader *r)
 {
     struct event_feed *feed = r->feed;
@@ -220,7 +220,7 @@ static bool find_in_ring(struct reader *r)
     return true;
 }
 
-/* It can take more. */
+/* Sends more to a reader whose client has read everything. */
 static void reader_go(struct reader *r)
 {
     struct event_feed *feed = r->feed;
@@ -239,7 +239,7 @@ static void reader_go(struct reader *r)
         r->state = READER_TAIL;
         return;
     }
-    if (rest.len > FEED_PAGE) { /* whole lines of it */
+    if (rest.len > FEED_PAGE) { /* whole lines only */
         size_t end = slice_find_last(slice_of(rest.ptr, FEED_PAGE), '\n');
 
         rest.len = end < FEED_PAGE ? end + 1 : slice_find(rest, '\n') + 1;
@@ -249,8 +249,8 @@ static void reader_go(struct reader *r)
     await_client(r);
 }
 
-/* What it is to be told of; addresses and destinations are read as those of a list are. False:
- * `error` says what was expected. */
+/* Adds the conditions of the filter; addresses and destinations are those of a list's filter.
+ * Returns false with the expected form in `error`. */
 static bool add_conditions(struct reader *r, json_t *filter, struct buf *error)
 {
     static const char *const texts[] = {"queue_id", "intervention"};
@@ -262,7 +262,7 @@ static bool add_conditions(struct reader *r, json_t *filter, struct buf *error)
     json_array_foreach(events, i, value)
     {
         if (!event_filter_add(&r->filter, SLICE("event"), slice_string(json_string_value(value)))) {
-            (void)buf_add_string(error, "event: one of these is expected:"); /* all of it fits */
+            (void)buf_add_string(error, "event: one of these is expected:"); /* fits */
             for (size_t j = 0; event_filter_event(j) != NULL; j++) {
                 (void)buf_addf(error, "%s %s", j > 0 ? "," : "", event_filter_event(j));
             }
@@ -270,7 +270,7 @@ static bool add_conditions(struct reader *r, json_t *filter, struct buf *error)
             return false;
         }
     }
-    (void)json_object_del(rest, "event"); /* it is there, or was not */
+    (void)json_object_del(rest, "event"); /* may be missing */
     for (i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         value = json_object_get(rest, texts[i]);
         if (value != NULL && json_string_length(value) == 0) {
@@ -281,7 +281,7 @@ static bool add_conditions(struct reader *r, json_t *filter, struct buf *error)
         if (value != NULL) {
             CHECK(event_filter_add(&r->filter, slice_string(texts[i]),
                                    slice_string(json_string_value(value))));
-            (void)json_object_del(rest, texts[i]); /* the same */
+            (void)json_object_del(rest, texts[i]); /* may be missing */
         }
     }
     if (!listing_filter(rest, (struct wall){0}, &f, &expected)) {
@@ -437,7 +437,7 @@ static void on_beat(evutil_socket_t fd, short what, void *arg)
         }
     }
     if (feed->running && feed->question == 0) {
-        run(feed); /* should word of an event have been lost with a queue process */
+        run(feed); /* a report of new events may have been lost with a queue process */
     }
 }
 

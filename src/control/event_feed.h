@@ -1,11 +1,11 @@
 /*
- * GET /v1/events: events as they come, for any number of readers (Server-Sent Events).
+ * GET /v1/events: streams events as they happen to any number of readers (Server-Sent Events).
  *
- * What has just come is asked for once, and kept in a ring of FEED_RING_MAX bytes from which all
- * readers that keep up are served. A reader that is further behind asks the journal itself, page by
- * page, until it has caught up: so a slow reader costs the queue process one page for each that it
- * reads, and no memory. While nothing comes a reader gets a comment every FEED_BEAT_S seconds, by
- * which either side notices that the other is gone.
+ * New events are requested once and kept in a ring of FEED_RING_MAX bytes, which serves all readers
+ * that keep up. A reader that is too slow for the ring requests pages of the journal until it has
+ * caught up. So a slow reader costs one page at a time in the queue process, and no memory. While
+ * there are no events, a reader gets a comment every FEED_BEAT_S seconds, with which either side
+ * detects that the other has gone.
  */
 #ifndef CONTROL_EVENT_FEED_H
 #define CONTROL_EVENT_FEED_H
@@ -23,14 +23,14 @@ struct event_feed;
 
 struct event_feed *event_feed_new(struct control *control, struct event_base *base);
 
-/* Before the calls are freed. NULL is fine. */
+/* Frees the feed. Called before the calls are freed. `feed` may be NULL. */
 void event_feed_free(struct event_feed *feed);
 
-/* Answer this call; `query` has the members "after" (a text) and those of "filter", as texts or
- * arrays of them. Takes neither. */
+/* Answers this call. `query` has the member "after" (a text) and those of "filter", as texts or
+ * arrays of texts. Takes neither. */
 void event_feed_call(struct event_feed *feed, struct api_call *call, const json_t *query);
 
-/* There are events behind those that were asked for last. */
+/* Reports that there are events after those that were requested last. */
 void event_feed_more(struct event_feed *feed);
 
 #endif

@@ -15,7 +15,7 @@
 #include "park_key.h"
 #include "route.h"
 
-/* ---- one gate ------------------------------------------------------------------------------- */
+/* ---- a gate ---------------------------------------------------------------------------------- */
 
 json_t *gate_new(const char *name, bool closed)
 {
@@ -46,7 +46,7 @@ void gate_say(json_t *gate, const char *member, const char *format, ...)
 
     buf_init(&text, 16384);
     va_start(args, format);
-    (void)buf_addv(&text, format, args); /* reasons and names are far shorter */
+    (void)buf_addv(&text, format, args); /* fits: reasons and names are far shorter */
     va_end(args);
     json_put(gate, member, listing_text(buf_slice(&text)));
     buf_fini(&text);
@@ -84,13 +84,13 @@ struct gate_clock gate_interval(int64_t us)
     return c;
 }
 
-/* ---- what the spool knows ------------------------------------------------------------------- */
+/* ---- gates from the spool -------------------------------------------------------------------- */
 
 static json_t *held(const struct spool_message *m, const char *id)
 {
     json_t *gate = gate_new("held", true);
 
-    gate_times(gate, m->due, (struct wall){0}); /* held mail is due since it is held */
+    gate_times(gate, m->due, (struct wall){0}); /* held mail is due when it was put on hold */
     gate_say(gate, "text", "it is on hold: %.*s", SLICE_ARGS(m->reason));
     gate_say(gate, "advice",
              "It stays until somebody releases it: sluice release %s. To get rid of it: sluice "
@@ -121,16 +121,28 @@ static json_t *corrupt(const struct spool_message *m, const char *id)
 static json_t *not_due(const struct conf *conf, const struct spool_message *m,
                        const char *destination, struct wall now)
 {
-    json_t *gate = gate_new("not_due", m->due.us > now.us);
-    struct gate_clock due = gate_clock(m->due, now);
+    struct wall next = spool_next_attempt(m);
+    bool waits = next.us > now.us;
+    json_t *gate = gate_new("not_due", waits);
+    struct gate_clock due = gate_clock(next, now);
 
-    gate_times(gate, (struct wall){0}, m->due.us > now.us ? m->due : (struct wall){0});
+    gate_times(gate, (struct wall){0}, waits ? next : (struct wall){0});
     if (m->due.us > now.us) {
         gate_say(gate, "text",
                  "it is not tried again before %s: the wait grows with the age of the message, "
-                 "from minimal_backoff_time (%s) to maximal_backoff_time (%s)",
-                 due.text, gate_interval(conf->minimal_backoff_time_us).text,
-                 gate_interval(conf->maximal_backoff_time_us).text);
+                 "from minimal_backoff_time (%s) to maximal_backoff_time (%s)%s%s",
+                 gate_clock(m->due, now).text, gate_interval(conf->minimal_backoff_time_us).text,
+                 gate_interval(conf->maximal_backoff_time_us).text,
+                 m->due.us < next.us ? ", and then at the next run of the queue, at " : "",
+                 m->due.us < next.us ? due.text : "");
+    } else if (waits) {
+        gate_say(gate, "text",
+                 "it is due since %s, and is tried at %s, by the next run of the queue: one begins "
+                 "every queue_run_delay (%s)",
+                 gate_clock(m->due, now).text, due.text,
+                 gate_interval(conf->queue_run_delay_us).text);
+    }
+    if (waits) {
         gate_say(gate, "advice",
                  "Nothing has to be done: the next attempt is at %s by itself. When the cause of "
                  "the failure is gone, you may try at once: sluice flush %s",
@@ -141,10 +153,30 @@ static json_t *not_due(const struct conf *conf, const struct spool_message *m,
     return gate;
 }
 
-static json_t *parked(const struct spool_message *m, const char *destination, struct wall now)
+bool gate_is_parked_for(const struct spool_message *m, const char *transport, const char *dest)
+{
+    struct slice at = park_key_place(m->parked), name = slice_cut(&at, '/');
+
+    return m->parked.len > 0 && park_key_kind(m->parked) == PARK_SHARE &&
+           slice_equal(name, slice_string(transport)) && slice_equal(at, slice_string(dest));
+}
+
+static json_t *parked(const struct spool_message *m, const struct route *route,
+                      const char *destination, struct wall now, bool knows_interventions)
 {
     json_t *gate = gate_new("parked", true);
 
+    if (knows_interventions && !gate_is_parked_for(m, route->transport, route->destination)) {
+        gate_say(gate, "text",
+                 "it was parked for %.*s, and its route has changed: it goes to %s as soon as the "
+                 "change has come to it",
+                 SLICE_ARGS(park_key_place(m->parked)), destination);
+        gate_say(gate, "advice",
+                 "Nothing has to be done: a change of routes is applied to all waiting mail within "
+                 "seconds. What holds up mail for %s: sluice why %s",
+                 destination, destination);
+        return gate;
+    }
     gate_say(
         gate, "text",
         "it waits on disk until %s can take more; the oldest go first, and at %s at the latest "
@@ -157,7 +189,7 @@ static json_t *parked(const struct spool_message *m, const char *destination, st
     return gate;
 }
 
-/* What keeps mail that waits under a retry key. */
+/* Makes the gate of mail that waits under a retry key. */
 static json_t *put_off(const struct conf *conf, const struct spool_message *m,
                        const char *transport, const char *nexthop, const char *destination,
                        struct wall now)
@@ -199,7 +231,8 @@ json_t *gate_no_command(const struct conf *conf, struct slice transport, struct 
     json_t *gate;
 
     policy_for(conf, transport, nexthop, &policy);
-    if (!conf_spool_routes(conf) || (policy.ring != 0 && policy_starts_agents(&policy))) {
+    if (!conf_spool_routes(conf) || conf_spool_uses_services(conf) ||
+        (policy.ring != 0 && policy_starts_agents(&policy))) {
         return NULL;
     }
     gate = gate_new("no_command", true);
@@ -262,7 +295,8 @@ void gate_add_state(json_t *gates, const struct spool_message *m)
     json_add(gates, m->state == SPOOL_HOLD ? held(m, id) : corrupt(m, id));
 }
 
-/* What says that mail is paused is only known to the queue process; without it, this is all. */
+/* Makes the gate of paused mail for a reader without the overrides, which only the queue process
+ * has. */
 static json_t *put_back(const struct spool_message *m, struct wall now)
 {
     struct slice pause = park_key_place(m->parked);
@@ -295,7 +329,6 @@ json_t *gate_paused(const json_t *pause)
     return gate;
 }
 
-/* The pause that holds, or NULL. */
 static const json_t *pause_of(const json_t *interventions)
 {
     const json_t *first = json_array_get(interventions, 0);
@@ -329,7 +362,7 @@ static json_t *waiting(const struct conf *conf, const struct spool_message *m,
     case PARK_SHARE:
         break;
     }
-    return parked(m, destination, now);
+    return parked(m, route, destination, now, knows_interventions);
 }
 
 static void add_spool_gates(json_t *gates, const struct conf *conf, const struct spool_message *m,
@@ -394,7 +427,7 @@ static struct group *group_find(struct group *groups, const char *key, size_t le
     return g;
 }
 
-/* Its place in "groups", where it is made when it is missing. */
+/* Returns the index of a group in "groups", where it is added if it is missing. */
 static json_int_t group_need(struct group **groups, json_t *array, const struct conf *conf,
                              const struct spool_message *m, const struct route *route,
                              struct wall now, json_t *interventions, bool knows_interventions)
@@ -408,7 +441,8 @@ static json_int_t group_need(struct group **groups, json_t *array, const struct 
     buf_init(&key, 4096);
     buf_init(&name, 4096);
     (void)buf_addf(&key, "%s%c%s", route->transport, '\0', route->destination); /* fits */
-    (void)buf_addf(&name, "%s/%s", route->transport, route->nexthop);           /* fits */
+    (void)buf_addf(&name, "%s%s%s", route->transport, route->transport[0] != '\0' ? "/" : "",
+                   route->nexthop); /* fits */
     json_array_foreach(interventions, i, one)
     {
         (void)buf_addf(&key, "%c%s", '\0', json_string_value(json_object_get(one, "name")));
@@ -436,7 +470,7 @@ static json_int_t group_need(struct group **groups, json_t *array, const struct 
     return g->index;
 }
 
-/* Where a recipient goes; some stores say so themselves. */
+/* Finds the route of a recipient; some stores have their own. */
 static void find_route(const struct conf *conf, struct slice sender, const json_t *rcpt,
                        struct route *ret_route)
 {
@@ -446,7 +480,7 @@ static void find_route(const struct conf *conf, struct slice sender, const json_
     size_t len = nexthop != NULL ? strlen(nexthop) : 0;
 
     if (!conf_spool_routes(conf) && json_is_true(json_object_get(rcpt, "route_fixed")) &&
-        transport != NULL && len <= ROUTE_NEXTHOP_MAX) { /* by a rule at its arrival */
+        transport != NULL && len <= ROUTE_NEXTHOP_MAX) { /* set by a rule at its arrival */
         ret_route->transport = transport;
         (void)strcpy(ret_route->nexthop, nexthop != NULL ? nexthop : ""); /* fits */
         route_destination(conf, slice_string(address), ret_route);
@@ -457,6 +491,11 @@ static void find_route(const struct conf *conf, struct slice sender, const json_
         return;
     }
     ret_route->transport = transport;
+    if (transport[0] == '\0') { /* the store decides at the attempt */
+        nexthop = address + slice_find_last(slice_string(address), '@');
+        nexthop += nexthop[0] == '@';
+        len = strlen(nexthop) <= ROUTE_NEXTHOP_MAX ? strlen(nexthop) : 0;
+    }
     for (size_t i = 0; i <= len; i++) {
         ret_route->nexthop[i] = i < len ? nexthop[i] : '\0';
         ret_route->destination[i] = ascii_lower(ret_route->nexthop[i]);
@@ -513,7 +552,7 @@ void gate_put_into(json_t *groups, json_t *rcpt, json_int_t index)
              json_integer(json_integer_value(json_object_get(group, "recipients")) + 1));
 }
 
-/* When a closed gate opens; 0: it is open, or no time is set. */
+/* Returns the time at which a closed gate opens; 0: it is open, or the time is unknown. */
 static double opens_at(const json_t *gate)
 {
     return json_is_true(json_object_get(gate, "closed"))
@@ -521,8 +560,8 @@ static double opens_at(const json_t *gate)
                : 0;
 }
 
-/* Put the gate that binds before the others that are closed. What opens within the same second was
- * closed by one event, and stays in order. */
+/* Moves the binding gate before the other closed ones. Gates that open within the same second were
+ * closed by one event and keep their order. */
 static void put_binding_first(json_t *gates)
 {
     size_t count = json_array_size(gates), first = 0, last;

@@ -11,10 +11,10 @@
 #include "spool_others.h"
 #include "spool_shared.h"
 
-/* In one answer. */
+/* Overrides in one answer. */
 #define PAGE 500
 
-/* {"interventions": [..], "next": N}: ask again with "cursor": N. */
+/* Answers with a page of overrides and "next": N; a query with "cursor": N gets the next page. */
 unsigned interventions_ask_list(struct queue *q, const json_t *question, json_t **ret_answer)
 {
     json_int_t cursor = json_integer_value(json_object_get(question, "cursor"));
@@ -34,7 +34,7 @@ unsigned interventions_ask_list(struct queue *q, const json_t *question, json_t 
     return 200;
 }
 
-/* What each node has counted is added up; both lists are in order of numbers. */
+/* Adds up the counts of all nodes; both lists are in the order of numbers. */
 static void merge_list(struct inquiry *in, int node, const char *name, unsigned status,
                        json_t *answer)
 {
@@ -117,7 +117,7 @@ json_t *interventions_ask_counts(const struct queue *q)
     return object;
 }
 
-/* ---- words ---------------------------------------------------------------------------------- */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 static void add_values(struct buf *text, const json_t *values)
 {
@@ -126,7 +126,7 @@ static void add_values(struct buf *text, const json_t *values)
 
     json_object_foreach((json_t *)(uintptr_t)values, name, value)
     {
-        (void)buf_addf(text, " %s=%s", name, json_string_value(value)); /* all have their limits */
+        (void)buf_addf(text, " %s=%s", name, json_string_value(value)); /* fits: all have limits */
     }
 }
 

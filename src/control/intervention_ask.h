@@ -1,6 +1,6 @@
 /*
- * What operators ask of interventions: to list, set and cancel them. docs/api.md describes the
- * operations; queue/interventions.h does what they say.
+ * Operations on overrides: list, set and cancel. docs/api.md describes the operations;
+ * the queue process applies the overrides.
  */
 #ifndef CONTROL_INTERVENTION_ASK_H
 #define CONTROL_INTERVENTION_ASK_H
@@ -15,7 +15,8 @@ struct inquiry;
 struct intervention;
 struct queue;
 
-/* Answers of operations (queue/operation.h). */
+/* Answers the operation that lists overrides. The other functions answer its variant for several
+ * nodes, and the operations that set and cancel an override (queue/operation.h). */
 unsigned interventions_ask_list(struct queue *q, const json_t *question, json_t **ret_answer);
 unsigned interventions_ask_list_spread(struct queue *q, const json_t *question, struct inquiry *in,
                                        json_t **ret_answer);
@@ -24,10 +25,11 @@ unsigned interventions_ask_set(struct queue *q, const json_t *question, uint64_t
 unsigned interventions_ask_cancel(struct queue *q, const json_t *question, uint64_t token,
                                   json_t **ret_answer);
 
-/* {"pause": N, ..}: how many hold. */
+/* Returns {"pause": N, ..}: the numbers of active overrides. */
 json_t *interventions_ask_counts(const struct queue *q);
 
-/* [{"name", "verb", "text", "since", "until"}, ..], what they do in words; NULL for none. */
+/* Returns [{"name", "verb", "text", "since", "until"}, ..], with their effects as texts; NULL for
+ * none. */
 json_t *intervention_notes(const struct intervention *const *found, size_t count);
 
 #endif

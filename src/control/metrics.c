@@ -3,7 +3,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* A part of a label's value. Appends are sticky: metrics_print's caller asks whether all fits. */
+/* Appends a part of a label's value. Appends are sticky; the caller of metrics_print checks
+ * them. */
 static void add_value(struct buf *text, const char *value)
 {
     for (; value != NULL && *value != '\0'; value++) {
@@ -81,7 +82,7 @@ static void add_numbers(struct buf *text, const json_t *answer)
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (json_object_get(answer, rows[i].member) == NULL) {
-            continue; /* it is not known */
+            continue; /* unknown */
         }
         if (rows[i].type != NULL) {
             char name[64];
@@ -94,7 +95,7 @@ static void add_numbers(struct buf *text, const json_t *answer)
     }
 }
 
-/* Of a node of several. */
+/* Adds the numbers of a node in a cluster. */
 static void add_cluster(struct buf *text, const json_t *cluster)
 {
     static const struct {
@@ -112,6 +113,11 @@ static void add_cluster(struct buf *text, const json_t *cluster)
         {"drift", "sluice_cluster_totals_drift_total", "counter",
          "Messages by which counts of what waits were wrong when they were held against the "
          "database, and were put right. Worth an alarm."},
+        {"acknowledged_lost", "sluice_cluster_acknowledged_lost", "gauge",
+         "1 when the database lacks mail that was acknowledged: nothing is accepted or delivered. "
+         "Worth an alarm."},
+        {"clock", "sluice_cluster_clock_ahead_seconds", "gauge",
+         "By how much this machine's clock is ahead of the database's."},
         {"fresh_bytes", "sluice_cluster_fresh_bytes", "gauge",
          "Size of the database's tables of passing mail."},
         {"oldest_snapshot", "sluice_cluster_oldest_snapshot_seconds", "gauge",
@@ -241,7 +247,7 @@ static void add_outcomes(struct buf *text, const json_t *outcomes)
 
 /* ---- histograms ------------------------------------------------------------------------------ */
 
-/* `labels` without braces; may be empty. */
+/* Adds a histogram. `labels` has no braces and may be empty. */
 static void add_histogram(struct buf *text, const char *name, struct slice labels, const json_t *m)
 {
     const json_t *bounds = json_object_get(m, "bounds"), *counts = json_object_get(m, "counts");
@@ -304,7 +310,7 @@ static bool is_same(const json_t *a, const json_t *b)
            strcmp(string_of(a, "destination"), string_of(b, "destination")) == 0;
 }
 
-/* Those of `named` may be among the busiest, too; no series may come twice. */
+/* Is the destination among the busiest, too? No series may occur twice. */
 static bool is_among(const json_t *sites, const json_t *site)
 {
     const json_t *other;
@@ -372,7 +378,7 @@ static bool read_process(struct slice *rest, struct process_line *ret)
     struct slice line = slice_cut(rest, '\n'), word = slice_cut(&line, ' ');
     unsigned long long numbers[5] = {0};
 
-    (void)snprintf(ret->role, sizeof ret->role, "%.*s", SLICE_ARGS(word)); /* names are shorter */
+    (void)snprintf(ret->role, sizeof ret->role, "%.*s", SLICE_ARGS(word)); /* fits */
     for (size_t i = 0; i < 5; i++) {
         if (!slice_number(slice_cut(&line, ' '), INT64_MAX, &numbers[i])) {
             return false;

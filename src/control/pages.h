@@ -1,7 +1,7 @@
 /*
- * The dashboard's files (web/), which are part of the program: no file is read for them, and
- * nothing of them comes from another machine. They hold nothing of the queue, so they need no
- * token; what they show is asked of the API, with one.
+ * Files of the dashboard (web/), which are part of the program: nothing is read from disk or from
+ * other machines. The files contain no data of the queue, so they need no token; the data come from
+ * the API, which needs one.
  */
 #ifndef CONTROL_PAGES_H
 #define CONTROL_PAGES_H
@@ -14,11 +14,11 @@ struct web_page {
     struct slice bytes;
 };
 
-/* NULL: there is none. */
+/* Returns the file with this path, or NULL. */
 const struct web_page *web_page_find(struct slice path);
 
-/* Fields of the head of each, "NAME: VALUE\r\n"; NULL ends them. Scripts and styles come from here
- * alone, and no other page may frame these. */
+/* Fields for the head of each file, "NAME: VALUE\r\n", up to a NULL. They permit scripts and styles
+ * of this server only, and no frames of other pages. */
 extern const char *const web_page_fields[];
 
 #endif

@@ -1,10 +1,9 @@
 /*
- * What operators ask of the queue and do to it, through the control process. docs/api.md describes
- * the operations. Those that only read are in listing.c; here are those that need the scheduler or
- * change something.
+ * Operations on the queue for the control process. docs/api.md describes them. Those that only read
+ * are in listing.c; these need the scheduler or change something.
  *
- * A change of many messages comes as a filter and is done page by page: the answer says where the
- * next page begins, and the asker asks again. So no question holds up deliveries for long, and an
+ * A change of many messages has a filter and is made page by page: the answer has the start of the
+ * next page, and the caller sends another query. So no query delays deliveries for long, and an
  * answer is sent after its own commit.
  */
 #include "queue_ask.h"
@@ -31,6 +30,8 @@
 #include "queue_nodes.h"
 #include "queue_overview.h"
 #include "queue_report.h"
+#include "queue_result.h"
+#include "queue_route.h"
 #include "queue_why.h"
 #include "send_limit.h"
 #include "spool_division.h"
@@ -38,11 +39,11 @@
 #include "spool_parts.h"
 #include "spool_search.h"
 
-/* Messages changed by one question. */
+/* Messages that one query changes. */
 #define CHANGE_PAGE 200
 /* Recipients of a named message whose destinations are tried again at once. */
 #define REVIVED_MAX 20
-/* Bytes of events in an answer, about. */
+/* Approximate bytes of events in an answer. */
 #define EVENTS_PAGE 262144
 
 /* ---- changes -------------------------------------------------------------------------------- */
@@ -58,14 +59,14 @@ enum change {
 
 static const struct {
     const char *op;
-    const char *done;  /* for the log */
-    const char *event; /* for the journal */
+    const char *done;  /* verb for the log */
+    const char *event; /* name in the journal */
 } changes[] = {
     [CHANGE_HOLD] = {"hold", "placed on hold", "held"},
     [CHANGE_RELEASE] = {"release", "released from hold", "released"},
     [CHANGE_DELETE] = {"delete", "removed", "removed"},
     [CHANGE_REQUEUE] = {"requeue", "requeued", "requeued"},
-    [CHANGE_EXPIRE] = {"expire", "expired", NULL}, /* its recipients have that event */
+    [CHANGE_EXPIRE] = {"expire", "expired", NULL}, /* each recipient has an event "expired" */
     [CHANGE_FLUSH] = {"flush", NULL, NULL},
 };
 
@@ -77,7 +78,7 @@ static int change_one(struct queue *q, enum change change, struct msg_id id,
     switch (change) {
     case CHANGE_HOLD:
         rc = spool_hold(q->spool, id, SLICE("held by an operator"));
-        /* Held mail is due when it was held, so that it is known since when. */
+        /* Sets the due time of held mail to the time of the hold, to keep that time. */
         return rc != 0
                    ? rc
                    : spool_set_due(q->spool, id, queue_clock_to_store(&q->clock, id, clock_wall()));
@@ -88,7 +89,7 @@ static int change_one(struct queue *q, enum change change, struct msg_id id,
     case CHANGE_DELETE:
         return spool_remove(q->spool, id);
     case CHANGE_REQUEUE:
-        return spool_requeue(q->spool, id, queue_clock_to_store(&q->clock, id, clock_wall()));
+        return queue_requeue(q, m);
     case CHANGE_EXPIRE:
         rc = spool_set_force_expire(q->spool, id);
         if (rc != 0 || m->state == SPOOL_HOLD) {
@@ -103,7 +104,7 @@ static int change_one(struct queue *q, enum change change, struct msg_id id,
     UNREACHABLE("all changes are above");
 }
 
-/* After the commit: what it means for a message in memory. */
+/* Applies a committed change to a message in memory. */
 static void change_committed(struct queue *q, enum change change, struct msg_id id)
 {
     switch (change) {
@@ -121,15 +122,15 @@ static void change_committed(struct queue *q, enum change change, struct msg_id 
     }
 }
 
-/* Does the change make sense in this state? To hold what was quarantined is to go on with what is
- * left of it, which only an operator who names it can want. */
+/* Is the change allowed in this state? A hold of quarantined mail means to go on with what is left
+ * of it, so the operator must name the message. */
 static bool change_fits(enum change change, enum spool_state state, bool is_named)
 {
     switch (change) {
     case CHANGE_HOLD:
         return state == SPOOL_INCOMING || state == SPOOL_DEFERRED ||
                (state == SPOOL_CORRUPT && is_named);
-    case CHANGE_RELEASE: /* who names a deferred message wants it to go on */
+    case CHANGE_RELEASE: /* an operator who names a deferred message wants it to go on */
         return state == SPOOL_HOLD ||
                (is_named && (state == SPOOL_INCOMING || state == SPOOL_DEFERRED));
     case CHANGE_DELETE:
@@ -143,11 +144,11 @@ static bool change_fits(enum change change, enum spool_state state, bool is_name
     UNREACHABLE("all changes are above");
 }
 
-/* The messages that an element of "ids" names, behind those that are there. */
+/* Appends the messages that an element of "ids" names. */
 static void add_target(struct queue *q, enum change change, json_t *value, struct msg_id *ids,
                        size_t *count, json_t *errors)
 {
-    /* These change a file with all its parts. */
+    /* hold, release and delete change a file with all its parts */
     bool is_whole = change == CHANGE_HOLD || change == CHANGE_RELEASE || change == CHANGE_DELETE;
     const char *text = json_string_value(value), *error = NULL;
     size_t found, room = is_whole ? 1 : CHANGE_PAGE - *count;
@@ -156,7 +157,7 @@ static void add_target(struct queue *q, enum change change, json_t *value, struc
 
     if (spool_id_parse(slice_string(text), &id) &&
         (spool_read(q->spool, id, &m) != -ENOENT ||
-         listing_ids(q->spool, text, 1, ids + *count) == 0)) { /* else a name that looks like one */
+         listing_ids(q->spool, text, 1, ids + *count) == 0)) { /* otherwise a name */
         ids[(*count)++] = id;
         return;
     }
@@ -174,8 +175,8 @@ static void add_target(struct queue *q, enum change change, json_t *value, struc
     }
 }
 
-/* The messages a change is for: an array of ids, or one page of a filter. Between nodes
- * (`is_inner`) a page comes with the ids that were found. */
+/* Finds the messages of a change: an array of ids, or one page of a filter. A query between nodes
+ * (`is_inner`) has the ids of its page. */
 static unsigned change_targets(struct queue *q, enum change change, const json_t *question,
                                bool is_inner, struct msg_id *ids, size_t *ret_count, bool *ret_more,
                                char ret_next[SPOOL_ID_TEXT_MAX], json_t *errors,
@@ -188,6 +189,7 @@ static unsigned change_targets(struct queue *q, enum change change, const json_t
     struct msg_id last;
     size_t i;
     json_t *value;
+    int rc;
 
     *ret_count = 0;
     *ret_more = false;
@@ -196,7 +198,7 @@ static unsigned change_targets(struct queue *q, enum change change, const json_t
     }
     json_object_foreach((json_t *)(uintptr_t)question, key, value)
     {
-        /* A word that is not understood might have been meant to keep mail from a change. */
+        /* An unknown member could be a misspelled restriction. */
         if (strcmp(key, "ids") != 0 && strcmp(key, "filter") != 0 && strcmp(key, "after") != 0 &&
             strcmp(key, "dry_run") != 0 && strcmp(key, "op") != 0) {
             return listing_error(400, ret_answer,
@@ -238,7 +240,15 @@ static unsigned change_targets(struct queue *q, enum change change, const json_t
     if (after != NULL && !spool_id_parse(slice_string(after), &f.spool.after)) {
         return listing_error(400, ret_answer, "after: a queue id is expected");
     }
-    if (listing_scan(q->spool, &f, CHANGE_PAGE, ids, ret_count, &last, ret_more) != 0) {
+    rc = listing_scan(q->spool, &f, CHANGE_PAGE, ids, ret_count, &last, ret_more);
+    if (rc == 0 && *ret_count == 0 && !*ret_more && change == CHANGE_FLUSH) {
+        /* A redirect has taken that mail elsewhere, and with it its stored route. */
+        f.spool.destination = interventions_leads_to(q, f.spool.destination);
+        rc = f.spool.destination.len == 0
+                 ? 0
+                 : listing_scan(q->spool, &f, CHANGE_PAGE, ids, ret_count, &last, ret_more);
+    }
+    if (rc != 0) {
         return listing_error(503, ret_answer, "%s", spool_error(q->spool));
     }
     if (*ret_more) {
@@ -247,7 +257,7 @@ static unsigned change_targets(struct queue *q, enum change change, const json_t
     return 200;
 }
 
-/* `why` may hold bytes of a damaged message. */
+/* Adds an error; `why` may contain bytes of a damaged message. */
 static void add_error(json_t *errors, const char *id, const char *why)
 {
     json_t *error = json_pack("{s:s}", "id", id);
@@ -256,7 +266,7 @@ static void add_error(json_t *errors, const char *id, const char *why)
     CHECK(json_array_append_new(errors, error) == 0);
 }
 
-/* A destination asked for by name is revived at once; without one, all are. */
+/* Revives the destination that the filter names, or all destinations if it names none. */
 static void revive(struct queue *q, const json_t *question)
 {
     const char *dest =
@@ -269,11 +279,16 @@ static void revive(struct queue *q, const json_t *question)
     if (dest == NULL) {
         sched_revive_all(q->sched, clock_mono());
     } else {
+        struct slice to = interventions_leads_to(q, slice_string(dest));
+
         flush_revive(q, slice_string(dest));
+        if (to.len > 0) {
+            flush_revive(q, to);
+        }
     }
 }
 
-/* Who names a message wants it to be tried, so where it is to go is tried again, too. */
+/* Revives the destinations of a message that an operator has named. */
 static void revive_for(struct queue *q, struct msg_id id)
 {
     struct spool_rcpt page[REVIVED_MAX];
@@ -281,7 +296,7 @@ static void revive_for(struct queue *q, struct msg_id id)
     size_t count;
 
     if (spool_read_rcpts(q->spool, id, 0, true, REVIVED_MAX, page, &count) != 0) {
-        return; /* the change itself will say so */
+        return; /* the change itself will report the error */
     }
     agents_forget(q, SLICE(""), SLICE(""));
     buf_init(&name, 2 * SPOOL_ROUTE_MAX + 2);
@@ -296,8 +311,8 @@ static void revive_for(struct queue *q, struct msg_id id)
     buf_fini(&name);
 }
 
-/* What is to be said of the end of a message that another system named, to be freed; NULL: it has
- * no such name. */
+/* Returns the log line about the end of a message that another system has named, which the caller
+ * frees, or NULL for other messages. */
 static char *last_words(struct queue *q, const struct spool_message *m)
 {
     size_t slash = slice_find_last(m->path, '/');
@@ -309,7 +324,7 @@ static char *last_words(struct queue *q, const struct spool_message *m)
     }
     buf_init(&text, LOG_LINE_MAX);
     (void)buf_addf(&text, "deletemsg: %.*s %.*s killed", SLICE_ARGS(m->spoolid),
-                   SLICE_ARGS(name)); /* names of files are shorter */
+                   SLICE_ARGS(name)); /* fits: names of files are shorter */
     report_verbose(q, m->id, "ordered deletion of task file from scheduler memory (%.*s)",
                    SLICE_ARGS(name));
     return buf_take(&text);
@@ -320,15 +335,15 @@ struct change_page {
     enum change change;
     uint64_t token;
     bool dry_run, more;
-    int rc; /* what ended it early */
+    int rc; /* error that ended it early */
     size_t matched, done_count;
     json_t *errors;       /* owned */
-    json_t *matched_ids;  /* owned: of a page between nodes; else NULL */
-    struct msg_id *parts; /* owned: of those done that are stored in parts */
+    json_t *matched_ids;  /* owned; of a page between nodes, otherwise NULL */
+    struct msg_id *parts; /* owned: changed messages that are stored in parts */
     size_t part_count;
     struct msg_id done[CHANGE_PAGE];
-    char names[CHANGE_PAGE][QUEUE_NAME_MAX]; /* of those done, as other lines of the log have it */
-    char shown[CHANGE_PAGE][QUEUE_NAME_MAX]; /* and as users know them */
+    char names[CHANGE_PAGE][QUEUE_NAME_MAX]; /* names of the changed messages in the log */
+    char shown[CHANGE_PAGE][QUEUE_NAME_MAX]; /* names of the changed messages for users */
     char *killed[CHANGE_PAGE];               /* owned */
     char next[SPOOL_ID_TEXT_MAX];
 };
@@ -344,7 +359,8 @@ static void page_free(struct change_page *page)
     mem_free(page);
 }
 
-/* The message does not meet the change. Another node may have parts of it that do. */
+/* Adds an error for a message to which the change does not apply. Another node may have parts to
+ * which it does. */
 static void add_unfit(struct change_page *page, const char *id, const char *before,
                       const char *words)
 {
@@ -357,7 +373,7 @@ static void add_unfit(struct change_page *page, const char *id, const char *befo
     CHECK(json_array_append_new(page->errors, error) == 0);
 }
 
-/* Does the change fit one of the parts that are here? */
+/* Does the change apply to one of the parts on this node? */
 static bool parts_fit(struct queue *q, enum change change, struct msg_id whole)
 {
     struct msg_id ids[SPOOL_PARTITIONS_MAX];
@@ -377,7 +393,8 @@ static bool parts_fit(struct queue *q, enum change change, struct msg_id whole)
     return false;
 }
 
-/* Change the parts of a message that are here, before it. 0, or what the spool refused. */
+/* Changes the parts of a message on this node, before the message itself. Returns 0 or the error of
+ * the spool. */
 static int change_parts(struct queue *q, struct change_page *page, struct msg_id whole)
 {
     struct msg_id ids[CHANGE_PAGE], after = {0};
@@ -391,7 +408,7 @@ static int change_parts(struct queue *q, struct change_page *page, struct msg_id
         for (size_t i = 0; rc == 0 && i < count; i++) {
             after = ids[i];
             if (!spool_is_own(q->spool, ids[i])) {
-                continue; /* its owner is asked, too */
+                continue; /* the part's owner gets the query, too */
             }
             rc = spool_read(q->spool, ids[i], &m);
             if (rc == 0 && change_fits(page->change, m.state, true)) {
@@ -404,8 +421,8 @@ static int change_parts(struct queue *q, struct change_page *page, struct msg_id
     return rc;
 }
 
-/* Give the texts of a message a place of their own, to be freed, as the next call of the spool ends
- * their life. */
+/* Copies the texts of a message, because the next call of the spool invalidates them. The caller
+ * frees the copy. */
 static char *keep_texts(struct spool_message *m)
 {
     struct slice *const texts[] = {&m->sender, &m->class_name, &m->client, &m->path, &m->spoolid};
@@ -426,8 +443,8 @@ static char *keep_texts(struct spool_message *m)
     return room;
 }
 
-/* Change one of the targets, of which the reading has ended with `found`. 0, or what ends the page.
- */
+/* Changes one target, whose reading has returned `found`. Returns 0, or an error that ends the
+ * page. */
 static int change_read(struct queue *q, struct change_page *page, struct msg_id id, bool is_named,
                        int found, struct spool_message m)
 {
@@ -455,7 +472,11 @@ static int change_read(struct queue *q, struct change_page *page, struct msg_id 
         if (is_named && is_own) {
             add_unfit(page, text, "the message is in ", listing_state_name(m.state));
         }
-        return 0; /* one that is another's is changed there */
+        return 0; /* the message's owner changes it */
+    }
+    if (queue_is_replaced(q, id)) {
+        add_error(page->errors, text, "it is about to be stored as requeued: try again");
+        return 0;
     }
     page->matched++;
     if (page->matched_ids != NULL) {
@@ -471,7 +492,7 @@ static int change_read(struct queue *q, struct change_page *page, struct msg_id 
         spool_id_print(id, page->names[at]);
         spool_id_print(id, page->shown[at]);
     } else {
-        (void)listing_shown_id(&m, page->shown[at]); /* it is in the room, as is this: */
+        (void)listing_shown_id(&m, page->shown[at]); /* fits, as the next one */
         (void)queue_message_name(&m, page->names[at]);
     }
     if (change == CHANGE_DELETE && !damaged) {
@@ -479,7 +500,7 @@ static int change_read(struct queue *q, struct change_page *page, struct msg_id 
     }
     rc = !damaged && m.gathers ? change_parts(q, page, id) : 0;
     if (rc == 0 && !damaged && m.gathers) {
-        rc = spool_read(q->spool, id, &now); /* it has changed with them */
+        rc = spool_read(q->spool, id, &now); /* the message has changed with its parts */
     }
     rc = rc == 0 && fits ? change_one(q, change, id, &now) : rc;
     if (rc == 0) {
@@ -494,7 +515,7 @@ static int change_read(struct queue *q, struct change_page *page, struct msg_id 
     page->killed[at] = NULL;
     if (batch_refused(rc)) {
         add_error(page->errors, text, spool_error(q->spool));
-        rc = 0; /* the others go on */
+        rc = 0; /* the other changes go on */
     }
     return rc;
 }
@@ -510,7 +531,7 @@ static int change_target(struct queue *q, struct change_page *page, struct msg_i
     return rc;
 }
 
-/* The answer to a page that is done. */
+/* Makes the answer of a committed page. */
 static json_t *page_done(struct queue *q, struct change_page *page)
 {
     json_t *changed = json_array(), *answer;
@@ -543,7 +564,7 @@ static json_t *page_done(struct queue *q, struct change_page *page)
     return answer;
 }
 
-/* Its commit has ended. */
+/* Answers a page after its commit. */
 static void page_ended(struct queue *q, void *arg, int rc)
 {
     struct change_page *page = arg;
@@ -582,7 +603,7 @@ static unsigned ask_change(struct queue *q, enum change change, const json_t *qu
     for (size_t i = 0; i < count; i++) {
         if (spool_want(q->spool, ids[i], SPOOL_WANT_ROWS) == -EAGAIN ||
             spool_parts_want(q->spool, ids[i]) == -EAGAIN) {
-            status = 503; /* all that is not at hand is asked for; the question comes again */
+            status = 503; /* requests all that is not loaded; the query is then repeated */
         }
     }
     if (status != 200) {
@@ -604,13 +625,13 @@ static unsigned ask_change(struct queue *q, enum change change, const json_t *qu
     return 0;
 }
 
-/* ---- changes of what several nodes have ----------------------------------------------------- */
+/* ---- changes of mail of several nodes -------------------------------------------------------- */
 
-/* What the nodes have answered is kept in the answer under these names, by id, until its end. */
+/* Members of the answer that collect the nodes' answers by id until its end. */
 #define MATCHED "matched_ids"
 #define CHANGED "changed_ids"
 #define UNFIT   "unfit"
-/* Of answers that make no sense. */
+/* Largest number of errors from nodes. */
 #define CHANGE_ERRORS_MAX 1000
 
 static const struct inquiry_item *find_item(const struct inquiry *in, const char *id)
@@ -632,7 +653,7 @@ static void add_change_error(struct inquiry *in, const char *id, const char *wor
     }
 }
 
-/* Ids of a list that were asked for, into the set. */
+/* Adds the ids of a list to the set, if they were asked for. */
 static void merge_ids(const struct inquiry *in, const char *set, const json_t *list)
 {
     json_t *to = json_object_get(in->answer, set), *value;
@@ -714,7 +735,7 @@ static void finish_change(struct inquiry *in)
     (void)json_object_del(in->answer, UNFIT);
 }
 
-/* What nodes are asked: the question, without what says which messages. */
+/* Makes the query for the nodes: without the members that select messages. */
 static json_t *change_question(const json_t *question)
 {
     static const char *const kept[] = {"op", "filter", "after", "dry_run"};
@@ -742,7 +763,7 @@ static enum change change_named(const json_t *question)
     UNREACHABLE("the table below has no others");
 }
 
-/* One message as an item. False: it is not at hand yet. */
+/* Adds a message as an item. Returns false if it is not loaded yet. */
 static bool add_change_item(struct queue *q, struct inquiry *in, struct msg_id id)
 {
     struct spool_places places;
@@ -794,12 +815,12 @@ static unsigned ask_change_spread(struct queue *q, const json_t *question, struc
     if (change == CHANGE_FLUSH && json_object_get(question, "filter") != NULL &&
         json_object_get(question, "after") == NULL &&
         !json_is_true(json_object_get(question, "dry_run"))) {
-        inquiry_open_all(inquiry_add(in, (struct msg_id){0})); /* each revives what it has */
+        inquiry_open_all(inquiry_add(in, (struct msg_id){0})); /* each revives its own */
     }
     return 0;
 }
 
-/* ---- what the scheduler knows --------------------------------------------------------------- */
+/* ---- numbers of the scheduler ---------------------------------------------------------------- */
 
 static void add_audit(const struct queue *q, json_t *answer)
 {
@@ -814,7 +835,7 @@ static void add_audit(const struct queue *q, json_t *answer)
     }
 }
 
-/* Bounded by what class_count remembers. */
+/* Returns counts of classes; class_count bounds their number. */
 static json_t *count_classes(const struct queue *q)
 {
     json_t *classes = json_array();
@@ -831,7 +852,7 @@ static json_t *count_classes(const struct queue *q)
     return classes;
 }
 
-/* How often each limit has refused something, since the start. */
+/* Returns the number of refusals of each limit since the start. */
 static json_t *count_send_limits(const struct queue *q)
 {
     json_t *limits = json_array();
@@ -845,7 +866,8 @@ static json_t *count_send_limits(const struct queue *q)
     return limits;
 }
 
-/* Of a cluster: whose counts these are. What all nodes have in memory is "cluster". */
+/* Adds the name of this node, to which the counts belong. Counts of all nodes of a cluster are in
+ * "cluster". */
 static void put_node(const struct queue *q, json_t *answer)
 {
     struct spool_node_measures measures;
@@ -859,7 +881,7 @@ static void put_node(const struct queue *q, json_t *answer)
 
 static unsigned ask_status(struct queue *q, const json_t *question, json_t **ret_answer)
 {
-    (void)question; /* it has no members */
+    (void)question; /* has no members */
     const struct wire_flow *flow = clients_flow(&q->clients);
     struct sched_totals t = sched_totals(q->sched);
     json_t *totals = json_pack("{s:s}", "op", "totals");
@@ -874,7 +896,7 @@ static unsigned ask_status(struct queue *q, const json_t *question, json_t **ret
     json_put(*ret_answer, "storage_ok", json_boolean(flow->storage_ok));
     json_put(*ret_answer, "space_ok", json_boolean(flow->space_ok));
     json_put(*ret_answer, "behind", json_boolean(flow->behind));
-    if (flow->free_bytes <= INT64_MAX) { /* else it is not known */
+    if (flow->free_bytes <= INT64_MAX) { /* otherwise unknown */
         json_put(*ret_answer, "free_bytes", json_integer((json_int_t)flow->free_bytes));
     }
     json_put(*ret_answer, "scheduler_bytes", json_integer((json_int_t)t.bytes));
@@ -885,6 +907,10 @@ static unsigned ask_status(struct queue *q, const json_t *question, json_t **ret
     json_put(*ret_answer, "classes", count_classes(q));
     json_put(*ret_answer, "send_limits", count_send_limits(q));
     json_put(*ret_answer, "interventions", interventions_ask_counts(q));
+    if (q->interventions.unreadable > 0) {
+        json_put(*ret_answer, "unreadable_interventions",
+                 json_integer((json_int_t)q->interventions.unreadable));
+    }
     json_put(*ret_answer, "web_hooks", hooks_json(q));
     return 200;
 }
@@ -899,7 +925,7 @@ static unsigned ask_metrics(struct queue *q, const json_t *question, json_t **re
     return status;
 }
 
-/* For the last hour's plots. */
+/* Answers the sample for the plots of the last hour. */
 static unsigned ask_sample(struct queue *q, const json_t *question, json_t **ret_answer)
 {
     unsigned status = ask_status(q, question, ret_answer);
@@ -922,7 +948,7 @@ static unsigned ask_overview(struct queue *q, const json_t *question, json_t **r
 
 /* ---- the operations ------------------------------------------------------------------------- */
 
-/* The content of a message: the one answer that is no JSON. */
+/* Answers with the content of a message, the one answer that is not JSON. */
 static unsigned ask_cat(struct queue *q, const json_t *question, struct buf *bytes, int *ret_fd,
                         json_t **ret_answer)
 {
@@ -945,8 +971,8 @@ static unsigned ask_cat(struct queue *q, const json_t *question, struct buf *byt
     return 200;
 }
 
-/* Events behind `after`, as lines, or where those from `since` (microseconds) on begin. With none,
- * the control process is told when there are some. */
+/* Answers with the events after `after`, as lines, or with the position of those from `since`
+ * (microseconds) on. If there are none yet, the control process is notified later. */
 static unsigned ask_events(struct queue *q, const json_t *question, struct buf *bytes, int *ret_fd,
                            json_t **ret_answer)
 {
@@ -954,7 +980,7 @@ static unsigned ask_events(struct queue *q, const json_t *question, struct buf *
     uint64_t last = q->journal.last;
     int rc = 0;
 
-    (void)ret_fd; /* bytes */
+    (void)ret_fd; /* the answer has bytes, no descriptor */
     if (!q->journal.on) {
         return listing_error(409, ret_answer,
                              "there is no journal of events: events = no, or the spool has no "
@@ -997,7 +1023,7 @@ void ask_register(void)
         {.op = "overview", .answer = ask_overview},
         {.op = "sample", .answer = ask_sample},
         {.op = "cluster", .answer = nodes_answer, .spread = nodes_spread},
-        {.op = "list", .answer = nodes_list, .spread = nodes_list_spread}, /* of mail in memory */
+        {.op = "list", .answer = nodes_list, .spread = nodes_list_spread}, /* mail in memory */
         {.op = "count", .answer = nodes_list, .spread = nodes_list_spread},
         {.op = "table", .answer = overview_table},
         {.op = "classes", .answer = overview_classes},

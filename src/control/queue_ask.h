@@ -1,11 +1,11 @@
 /*
- * The operations of docs/api.md that the queue process answers, but for those of listing.h, which
- * need no more than the spool.
+ * Operations of docs/api.md that need the queue process. Those that need only the spool are in
+ * listing.h.
  */
 #ifndef CONTROL_QUEUE_ASK_H
 #define CONTROL_QUEUE_ASK_H
 
-/* Register them (operation.h), before the queue process begins. */
+/* Registers the operations (operation.h). Called before the queue process begins. */
 void ask_register(void);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The gates of mail that the queue process alone knows, in words: those of the scheduler, and its
- * own. docs/api.md describes them; the gates that need no more than the spool are in gate.c.
+ * Gates that only the queue process has, with their texts: those of the scheduler, and its own.
+ * docs/api.md describes them; gates that need only the spool are in gate.c.
  */
 #include "queue_gate.h"
 
@@ -20,14 +20,14 @@ struct wall gate_wall(struct mono t)
     return (struct wall){t.us == 0 ? 0 : us_add(clock_wall().us - clock_mono().us, t.us)};
 }
 
-/* ---- one destination, as the gates see it --------------------------------------------------- */
+/* ---- a destination --------------------------------------------------------------------------- */
 
 void gate_place_init(struct gate_place *p, const struct queue *q, uint32_t transport,
                      struct slice dest)
 {
     facts_of_destination(q, transport, dest, &p->is);
     buf_init(&p->name, 4096);
-    (void)buf_addf(&p->name, "%s/", p->is.transport_name); /* all of it fits */
+    (void)buf_addf(&p->name, "%s/", p->is.transport_name); /* fits */
     (void)buf_add(&p->name, p->is.nexthop != NULL ? slice_string(p->is.nexthop) : dest);
 }
 
@@ -42,11 +42,11 @@ void gate_place_origin(struct buf *out, const struct gate_place *p, const char *
     struct policy_origin origins[PARAM_COUNT_MAX], *origin;
     struct policy policy;
 
-    /* False: the configuration has lost the transport; the defaults are told. */
+    /* false: the transport is no longer configured; the defaults are reported */
     (void)policy_explain(p->is.conf, slice_string(p->is.transport_name), nexthop, &policy, origins);
     origin = &origins[param_find_in_clause(slice_string(value)) - param_table];
     if (origin->file == NULL) {
-        (void)buf_addf(out, "%s_%s", p->is.transport_name, value); /* fits, as do the others */
+        (void)buf_addf(out, "%s_%s", p->is.transport_name, value); /* fits, as all appends here */
     } else if (slice_ends_nocase(slice_string(origin->name), slice_string(value))) {
         (void)buf_addf(out, "%s (%s:%u)", origin->name, origin->file, origin->line);
     } else {
@@ -55,14 +55,15 @@ void gate_place_origin(struct buf *out, const struct gate_place *p, const char *
     }
 }
 
-/* Is `narrow`, a clause's word, what makes the limit, and not `wide`, a parameter? */
+/* Returns the name of the limit: `narrow_name`, a clause's word, if that value is the limit and
+ * `wide`, a parameter, is not. */
 static const char *limit_name(int64_t limit, int64_t narrow, const char *narrow_name, int64_t wide,
                               const char *wide_name)
 {
     return narrow > 0 && narrow == limit && wide != limit ? narrow_name : wide_name;
 }
 
-/* Behind the name of a limit of a transport, or of all of them. */
+/* Returns the words after the name of a limit of a transport, or of all transports. */
 static const char *whose_part(const struct gate_place *p)
 {
     return p->is.nodes > 1 ? ", of which each node has a part (cluster_limits)" : "";
@@ -92,7 +93,7 @@ static struct gate_clock until_text(const struct sched_gate *g)
     return gate_clock(gate_wall(g->until), clock_wall());
 }
 
-/* "waits" and "ok" are said by the caller that prints the gate; here is what it is about. */
+/* Sets the advice to change a value, with its place. The caller prints the state of the gate. */
 static void say_origin(json_t *gate, struct gate_place *p, const char *before, const char *value,
                        const char *behind)
 {
@@ -166,7 +167,7 @@ static json_t *rate(const char *name, struct gate_place *p, const struct sched_g
     return gate;
 }
 
-/* What was handed over is not found in this node's log. */
+/* words for a state that is in another node's log */
 #define HANDED_OVER "; so another node has found, which has handed it over"
 
 static json_t *dest_rate(struct gate_place *p, const struct sched_gate *g)
@@ -276,9 +277,12 @@ static json_t *failing(struct gate_place *p, const struct sched_gate *g)
 
     gate_count(gate, g->value, g->limit);
     gate_say(gate, "text",
-             "%s failed since a delivery to it ended well; such destinations together have %" PRIu64
-             " of the %" PRIu64 " deliveries that they may have at once",
-             buf_cstr(&p->name), g->value, g->limit);
+             "%s: %s; such destinations together have %" PRIu64 " of the %" PRIu64
+             " deliveries that they may have at once",
+             buf_cstr(&p->name),
+             p->is.info.failing ? "a delivery failed since one ended well"
+                                : "no delivery has ended well yet",
+             g->value, g->limit);
     if (g->closed) {
         gate_say(gate, "advice",
                  "Nothing has to be done: it goes on when one of those ends. The others of the "

@@ -27,7 +27,7 @@ void measures_put_process(json_t *object)
     json_put(object, "heap_bytes", json_integer((json_int_t)(heap.uordblks + heap.hblkhd)));
 }
 
-/* Those that are not 0: most combinations never come. */
+/* Returns the outcomes that are not 0: most combinations never occur. */
 static json_t *outcomes(const struct measures *m)
 {
     json_t *array = json_array();
@@ -72,19 +72,20 @@ json_t *measures_oldest(struct queue *q)
     return object;
 }
 
-/* Of a node of several. */
+/* Returns the numbers of a node in a cluster. */
 static json_t *node_measures(const struct queue *q)
 {
     struct spool_node_measures m;
     int64_t left = spool_lease_left_us(q->spool);
 
     spool_measure_node(q->spool, &m);
-    return json_pack("{s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:o, s:o, s:i}", "partitions",
+    return json_pack("{s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:o, s:o, s:i, s:i, s:o}", "partitions",
                      (int)m.partitions, "nodes_up", (int)m.nodes_up, "unowned", (int)m.unowned,
                      "given_up", (json_int_t)m.given_up, "missed", (json_int_t)m.missed, "drift",
                      (json_int_t)m.drift, "fresh_bytes", (json_int_t)m.fresh_bytes,
                      "oldest_snapshot", json_seconds(m.oldest_snapshot_us), "lease_margin",
-                     json_seconds(left > 0 ? left : 0), "inquiries", (int)q->inquiries.count);
+                     json_seconds(left > 0 ? left : 0), "inquiries", (int)q->inquiries.count,
+                     "acknowledged_lost", m.lacks ? 1 : 0, "clock", json_seconds(m.clock_us));
 }
 
 void measures_put(struct queue *q, json_t *status)

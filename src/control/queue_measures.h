@@ -1,6 +1,6 @@
 /*
- * Operation "metrics" of the queue process: what "status" has, and beside it what only monitoring
- * asks for. metrics.h makes text of it.
+ * Operation "metrics" of the queue process: the values of "status", and further ones for monitoring
+ * only. metrics.h prints them.
  */
 #ifndef CONTROL_QUEUE_MEASURES_H
 #define CONTROL_QUEUE_MEASURES_H
@@ -9,15 +9,16 @@
 
 struct queue;
 
-/* Add "outcomes", "delays", "commit_time", "batch_steps", "oldest" (by state, when its oldest
- * message arrived), "named" (the destinations of metrics_destinations), "cpu_seconds" and
- * "heap_bytes" to what "status" has answered. */
+/* Adds to an answer of "status": "outcomes", "delays", "commit_time", "batch_steps", "oldest"
+ * (arrival of the oldest message of each state), "named" (the destinations of
+ * metrics_destinations), "cpu_seconds" and "heap_bytes". */
 void measures_put(struct queue *q, json_t *status);
 
-/* When the oldest message of each state arrived, by its name; no member: there is none. */
+/* Returns the arrival of the oldest message of each state, by the name of the state, without states
+ * that have no mail. */
 json_t *measures_oldest(struct queue *q);
 
-/* CPU time and memory from malloc of the process that calls. */
+/* Adds the CPU time and the heap size of the calling process. */
 void measures_put_process(json_t *object);
 
 #endif

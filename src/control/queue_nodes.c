@@ -16,17 +16,17 @@
 #include "queue_why.h"
 #include "spool_others.h"
 
-/* Of one node, in an answer. */
+/* Limits of one node in an answer. */
 #define PROBLEMS_MAX 20
 #define BUSIEST_MAX  20
-/* Of all nodes together. */
+/* Busiest destinations of all nodes in an answer. */
 #define BUSIEST_SHOWN 10
-/* Bytes of a page of messages that one node is asked for: far below SPOOL_ANSWER_MAX. */
+/* Bytes of a page of messages from one node: far below SPOOL_ANSWER_MAX. */
 #define LIST_BYTES (1 << 20)
 
-/* ---- what one node says ---------------------------------------------------------------------- */
+/* ---- one node's answer ----------------------------------------------------------------------- */
 
-/* Members of a row, and of the sums. */
+/* Members of a row and of the sums. */
 static const char *const counts[] = {
     "active_messages",   "active_recipients",   "waiting",   "in_flight", "active_destinations",
     "dead_destinations", "parked_destinations", "decisions", "commits",   "submitted",
@@ -34,7 +34,7 @@ static const char *const counts[] = {
 };
 #define COUNTS (sizeof counts / sizeof counts[0])
 
-/* Further ones: of the mail that lies in a node's partitions. */
+/* Further members: mail in a node's partitions. */
 static const char *const stored[] = {"incoming", "deferred", "hold", "corrupt", "bytes"};
 #define STORED (sizeof stored / sizeof stored[0])
 
@@ -89,7 +89,7 @@ unsigned nodes_answer(struct queue *q, const json_t *question, json_t **ret_answ
 {
     json_t *own = json_object();
 
-    (void)question; /* it has no members */
+    (void)question; /* has no members */
     nodes_put_counts(q, own);
     put_stored(q, own);
     if (spool_has_others(q->spool)) {
@@ -105,9 +105,9 @@ unsigned nodes_answer(struct queue *q, const json_t *question, json_t **ret_answ
     return 200;
 }
 
-/* ---- what all say ---------------------------------------------------------------------------- */
+/* ---- all answers ----------------------------------------------------------------------------- */
 
-/* Item and row of a node have the same place. */
+/* Returns the row of a node, which has the same index as its item. */
 static json_t *row_at(const struct inquiry *in, size_t at)
 {
     return json_array_get(json_object_get(in->answer, "nodes"), at);
@@ -126,11 +126,11 @@ static void say_not_counted(struct inquiry *in, const json_t *row, const char *w
 
 static void node_failed(struct inquiry *in, const struct inquiry_item *item, const char *words)
 {
-    (void)words; /* they are of longer limits */
+    (void)words; /* unused, because they may be too long */
     say_not_counted(in, row_at(in, (size_t)(item - in->items)), "did not answer");
 }
 
-/* Numbers that a node has said, into its row and the sums. */
+/* Adds a node's numbers to its row and to the sums. */
 static void take_counts(struct inquiry *in, json_t *row, const json_t *answer)
 {
     json_t *sums = json_object_get(in->answer, "sums");
@@ -185,7 +185,7 @@ static json_int_t busy_of(const json_t *site)
     return json_integer_value(json_object_get(site, "busy"));
 }
 
-/* The busiest of all. */
+/* Keeps the busiest destinations of all nodes. */
 static void finish_nodes(struct inquiry *in)
 {
     json_t *all = json_object_get(in->answer, "busiest"), *best = json_array();
@@ -229,7 +229,7 @@ unsigned nodes_spread(struct queue *q, const json_t *question, struct inquiry *i
     struct spool_node_measures measures;
 
     (void)question;
-    (void)ret_answer; /* it always goes on */
+    (void)ret_answer; /* not used: the inquiry always goes on */
     spool_measure_node(q->spool, &measures);
     in->merge = merge_node;
     in->failed = node_failed;
@@ -251,9 +251,9 @@ unsigned nodes_spread(struct queue *q, const json_t *question, struct inquiry *i
 
 /* ---- messages in memory ---------------------------------------------------------------------- */
 
-/* What nodes have answered is kept in the answer under this name, by id, until its end. */
+/* Member of the answer that collects the messages by id until its end. */
 #define ROWS "rows"
-/* Where the first of their pages ends that is not its node's last. */
+/* Member with the lowest last id of the nodes' pages that are not their last. */
 #define CUT "cut"
 
 unsigned nodes_list(struct queue *q, const json_t *question, json_t **ret_answer)
@@ -311,8 +311,8 @@ static int compare_ids(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Those up to the cut, in order, at most `max`; *ret_next: where the next page begins, empty when
- * this was the last. */
+/* Returns the messages up to the cut, in order, at most `max`. *ret_next is the start of the next
+ * page, empty if this was the last. */
 static json_t *page_of(struct inquiry *in, size_t max, char ret_next[SPOOL_ID_TEXT_MAX])
 {
     json_t *rows = json_object_get(in->answer, ROWS), *cut = json_object_get(in->answer, CUT);
@@ -381,14 +381,14 @@ unsigned nodes_list_spread(struct queue *q, const json_t *question, struct inqui
     json_int_t max = json_is_integer(given) ? json_integer_value(given) : 100;
     bool counts_only = strcmp(json_string_value(json_object_get(question, "op")), "count") == 0;
 
-    json_t *filter = json_deep_copy(json_object_get(question, "filter")); /* reading changes it */
+    json_t *filter = json_deep_copy(json_object_get(question, "filter")); /* parsing changes it */
     struct listing_filter f;
     const char *error;
     bool is_good = listing_filter(filter, q->question_asked, &f, &error);
 
     json_decref(filter);
     if (!is_good || max == 0) {
-        return nodes_list(q, question, ret_answer); /* it says what is wrong, or nothing */
+        return nodes_list(q, question, ret_answer); /* answers with an error, or an empty list */
     }
     in->merge = merge_messages;
     in->failed = inquiry_some_failed;

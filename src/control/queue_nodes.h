@@ -1,13 +1,13 @@
 /*
- * Where several nodes share the spool (spool_others.h): what they have in memory, put together of
- * what each says of its own, whichever is asked.
+ * Data in the memory of all nodes of a shared spool (spool_others.h). The node that gets the query
+ * combines the answers of all nodes.
  *
- *     "cluster"                   a row for each node that there is, sums, what is wrong where
- *     "list", "count" of mail     messages that are in the memory of any node; one in parts, which
- *      in the state "active"      may be at several, is one
+ *     "cluster"                   a row for each node, sums, and the problems of each node
+ *     "list", "count" of mail     messages in the memory of any node; a message in parts, which
+ *      in the state "active"      may be at several nodes, is one
  *
- * A node that does not answer in time is named under "failed", with what is missing therefore.
- * Answers of nodes may be anything; what is no number, or no text, of ours is left out.
+ * A node that does not answer in time is named under "failed", with the data that are missing.
+ * Answers of nodes are not trusted: a value that is not a valid number or text is left out.
  */
 #ifndef CONTROL_QUEUE_NODES_H
 #define CONTROL_QUEUE_NODES_H
@@ -17,13 +17,14 @@
 struct inquiry;
 struct queue;
 
-/* What nodes have to answer within, as pages of the dashboard and `sluice status` wait for it. */
+/* Time for nodes to answer; pages of the dashboard and `sluice status` wait for it. */
 #define NODES_US (3 * US_PER_S)
 
-/* The numbers of this node's memory, and since its start, by name. */
+/* Adds the numbers of this node's memory, and its counts since the start, by name. */
 void nodes_put_counts(const struct queue *q, json_t *object);
 
-/* As operation.h. */
+/* Answers "cluster" for this node alone. The other functions answer it for all nodes, and "list"
+ * and "count" for this node and for all (operation.h). */
 unsigned nodes_answer(struct queue *q, const json_t *question, json_t **ret_answer);
 unsigned nodes_spread(struct queue *q, const json_t *question, struct inquiry *in,
                       json_t **ret_answer);

@@ -13,20 +13,24 @@
 #include "queue_gate.h"
 #include "queue_measures.h"
 #include "queue_why.h"
+#include "spool_lease.h"
+#include "spool_others.h"
 #include "spool_search.h"
 
-/* Rows of a table, and when not told. */
+/* Rows of a table: the largest and the default number. */
 #define ROWS_MAX  500
 #define ROWS_DEAL 100
-/* Problems that are told of destinations, each. */
+/* Dead destinations that are problems of their own. */
 #define DEAD_TOLD_MAX 5
-/* Mail that is older is worth a word. */
+/* Difference of clocks that is reported. */
+#define CLOCK_US (2 * US_PER_S)
+/* Age of mail that is reported. */
 #define OLD_US (4 * 3600 * US_PER_S)
 
-/* ---- what is wrong --------------------------------------------------------------------------- */
+/* ---- problems -------------------------------------------------------------------------------- */
 
-/* A new problem: how bad ("critical": mail does not move; "warning": some of it; "info"), and since
- * when (us 0: not known). */
+/* Adds a problem with its severity ("critical": no mail moves; "warning": some mail does not;
+ * "info") and its begin (us 0: unknown). */
 static json_t *problem(json_t *list, const char *name, const char *severity, struct wall since)
 {
     json_t *one = json_pack("{s:s, s:s}", "problem", name, "severity", severity);
@@ -68,15 +72,36 @@ static void look_at_storage(const struct queue *q, json_t *list)
 
 static void look_at_lease(const struct queue *q, json_t *list)
 {
+    const char *why = spool_lease_why(q->spool);
     json_t *one;
 
     if (!node_lease_holds(&q->lease)) {
         one = problem(list, "lease", "critical", (struct wall){0});
         gate_say(one, "text",
-                 "This node's lease is over: it delivers nothing. Other nodes may have its mail.");
+                 "This node's lease is over: it delivers nothing. Other nodes may have its "
+                 "mail.%s%s",
+                 why[0] != '\0' ? " Why: " : "", why);
         gate_say(one, "advice",
                  "Look whether the database and its standby answer, and whether this machine "
                  "reaches them. It goes on by itself when they do.");
+    }
+}
+
+static void look_at_clock(const struct queue *q, json_t *list)
+{
+    struct spool_node_measures m;
+    json_t *one;
+
+    if (!spool_has_others(q->spool)) {
+        return;
+    }
+    spool_measure_node(q->spool, &m);
+    if (m.clock_us < -CLOCK_US || m.clock_us > CLOCK_US) {
+        one = problem(list, "clock", "warning", (struct wall){0});
+        gate_say(one, "text", "This machine's clock is %.1f s %s the database's.",
+                 (double)(m.clock_us < 0 ? -m.clock_us : m.clock_us) / (double)US_PER_S,
+                 m.clock_us < 0 ? "behind" : "ahead of");
+        gate_say(one, "advice", "Let both keep the time by NTP. sluice node list has all nodes'.");
     }
 }
 
@@ -89,6 +114,23 @@ static void look_at_audit(const struct queue *q, json_t *list)
         gate_say(one, "text", "A fault of this program was found and repaired where it can be: %s",
                  q->auditor.last_words);
         gate_say(one, "advice", "Please report it with the log of that minute.");
+    }
+}
+
+static void look_at_interventions(const struct queue *q, json_t *list)
+{
+    size_t count = q->interventions.unreadable;
+    json_t *one;
+
+    if (count > 0) {
+        one = problem(list, "unreadable", "critical", (struct wall){0});
+        gate_say(one, "text",
+                 "%zu intervention%s can't be read in the spool: the mail that %s about, or all "
+                 "mail, is held.",
+                 count, count == 1 ? "" : "s", count == 1 ? "it is" : "they are");
+        gate_say(one, "advice",
+                 "\"sluice interventions\" shows what is held and why. Set again what was ordered, "
+                 "then cancel the unreadable ones: \"sluice cancel NAME\".");
     }
 }
 
@@ -146,7 +188,7 @@ static void look_at_states(const json_t *status, json_t *list, struct wall now)
     }
 }
 
-/* Dead destinations, those longest dead first. */
+/* Adds the dead destinations, those longest dead first. */
 static void look_at_destinations(const json_t *sites, json_int_t dead, json_t *list,
                                  struct wall now)
 {
@@ -187,6 +229,8 @@ static json_t *own_problems(struct queue *q, const json_t *troubled)
 
     look_at_storage(q, list);
     look_at_lease(q, list);
+    look_at_interventions(q, list);
+    look_at_clock(q, list);
     look_at_transports(q, list, now);
     look_at_audit(q, list);
     look_at_destinations(troubled, sched_totals(q->sched).dead_destinations, list, now);
@@ -216,7 +260,7 @@ void overview_put(struct queue *q, json_t *status)
 
 /* ---- destinations ---------------------------------------------------------------------------- */
 
-/* What the scheduler and the history know of a destination, into its row. */
+/* Adds the scheduler's values and the history of a destination to its row. */
 static void add_known(struct queue *q, json_t *row, uint32_t transport, struct slice dest)
 {
     struct destination_facts facts;
@@ -257,8 +301,8 @@ static json_t *row_of(struct queue *q, const struct spool_destination *d)
     return row;
 }
 
-/* When the first of its messages on disk arrived. With the destination as the only condition one
- * step in its index tells; an engine without one would have to look into each file. */
+/* Adds the arrival of the oldest message on disk. With the destination as the only condition that
+ * is one step in an index; an engine without one would have to read each file. */
 static void add_oldest(struct queue *q, json_t *row)
 {
     char name[2 * SPOOL_ROUTE_MAX + 2];
@@ -292,7 +336,8 @@ unsigned overview_table(struct queue *q, const json_t *question, json_t **ret_an
     for (size_t i = 0; rc == 0 && i < count; i++) {
         json_add(rows, row_of(q, &list[i]));
     }
-    for (size_t i = 0; rc == 0 && i < count; i++) { /* each ends the slices of the list */
+    for (size_t i = 0; rc == 0 && i < count; i++) { /* each call invalidates the slices of the
+                                                     * list */
         add_oldest(q, json_array_get(rows, i));
     }
     mem_free(list);
@@ -314,7 +359,7 @@ unsigned overview_classes(struct queue *q, const json_t *question, json_t **ret_
 {
     json_t *list = json_array();
 
-    (void)question; /* it has no members */
+    (void)question; /* has no members */
     for (size_t i = 0; i < q->class_counts.count; i++) {
         const struct class_count *c = &q->class_counts.at[i];
         json_t *delays = json_object();

@@ -1,7 +1,12 @@
 /*
- * What the dashboard asks of the queue process: "overview" (what "status" has, the oldest message
- * by state, the destinations in trouble, and what is wrong, in words), "table" (destinations, from
- * disk and memory) and "classes". Bounded answers, however much mail there is.
+ * Operations of the queue process for the dashboard:
+ *
+ *   "overview"   the values of "status", the oldest message of each state, destinations in trouble,
+ *                and problems as texts
+ *   "table"      destinations, on disk and in memory
+ *   "classes"    classes of mail
+ *
+ * Answers are bounded, however much mail there is.
  */
 #ifndef CONTROL_QUEUE_OVERVIEW_H
 #define CONTROL_QUEUE_OVERVIEW_H
@@ -10,13 +15,13 @@
 
 struct queue;
 
-/* Add to what "status" has answered. */
+/* Adds the overview to an answer of "status". */
 void overview_put(struct queue *q, json_t *status);
 
-/* What is wrong here, of what each node of several has its own: problems as in "overview". */
+/* Returns this node's problems, as in "overview", leaving out those that all nodes share. */
 json_t *overview_own_problems(struct queue *q);
 
-/* As listing_ask. */
+/* Answers "table"; overview_classes answers "classes". Both return as listing_ask does. */
 unsigned overview_table(struct queue *q, const json_t *question, json_t **ret_answer);
 unsigned overview_classes(struct queue *q, const json_t *question, json_t **ret_answer);
 

@@ -1,9 +1,10 @@
 /*
- * Why mail waits and when it goes, and what is known of a destination: questions of operators that
- * need the scheduler. docs/api.md describes the answers; queue_gate.c has the gates.
+ * Reasons for which mail waits, estimates of its next attempt, and details of a destination:
+ * operations that need the scheduler. docs/api.md describes the answers; queue_gate.c has the
+ * gates.
  *
- * The work of an answer is bounded by what one message has in memory and by a page of its
- * recipients. Nothing here changes anything.
+ * An answer costs work for the part of one message in memory and for one page of its recipients.
+ * Nothing here changes anything.
  */
 #include "queue_why.h"
 
@@ -28,7 +29,7 @@
 #include "spool_search.h"
 #include "tuning.h"
 
-/* More are not told of one recipient. */
+/* Largest number of overrides shown of one recipient. */
 #define INTERVENTIONS_SHOWN 8
 
 /* ---- estimates ------------------------------------------------------------------------------ */
@@ -57,8 +58,8 @@ static uint64_t ahead(const struct sched_wait *w)
     return g != NULL ? g->value : 0;
 }
 
-/* How long until an entry with these gates starts, at the pace of the destination; the words say
- * which. Negative: nothing is known. */
+/* Estimates the time until an entry with these gates starts, from the pace of the destination,
+ * which `words` describes. Negative: unknown. */
 static double line_seconds(struct gate_place *p, const struct sched_wait *w, struct buf *words)
 {
     const struct sched_gate *turns = find_gate(w, SCHED_GATE_CLASS);
@@ -70,7 +71,7 @@ static double line_seconds(struct gate_place *p, const struct sched_wait *w, str
     }
     if (per_second <= 0) {
         (void)buf_addf(words, "nothing is known of its pace: no delivery to %s has ended lately",
-                       buf_cstr(&p->name)); /* fits, as do the others */
+                       buf_cstr(&p->name)); /* fits, as all appends here */
         return -1;
     }
     (void)buf_addf(words,
@@ -90,7 +91,8 @@ static double line_seconds(struct gate_place *p, const struct sched_wait *w, str
     return (double)(ahead(w) + 1) / per_second;
 }
 
-/* When will it be tried, and on what does that rest? `earliest` is 0 when no gate names a time. */
+/* Adds the estimated time of the next attempt, with its assumptions. `earliest` is 0 if no gate has
+ * a time. */
 static void estimate(struct gate_place *p, const struct sched_wait *w, struct wall earliest,
                      json_t *group)
 {
@@ -118,7 +120,8 @@ static void estimate(struct gate_place *p, const struct sched_wait *w, struct wa
     buf_fini(&words);
 }
 
-/* Some gates open when an operator or another program acts; when that is can't be known. */
+/* Can the next attempt be estimated? Some gates open when an operator or another program acts, at
+ * an unknown time. */
 static bool can_estimate(const json_t *group)
 {
     static const char *const unknown[] = {
@@ -135,7 +138,7 @@ static bool can_estimate(const json_t *group)
     return true;
 }
 
-/* One that is under way ends. */
+/* Adds the estimated end of an active delivery. */
 static void estimate_end(struct gate_place *p, const struct sched_wait *w, json_t *group)
 {
     struct wall started = gate_wall(w->gates[0].since);
@@ -159,7 +162,7 @@ static struct wall earliest_of(const json_t *group)
         (int64_t)(json_number_value(json_object_get(group, "earliest")) * (double)US_PER_S)};
 }
 
-/* What is said of all mail for a destination. True: a pause is first. */
+/* Adds the overrides of all mail for a destination. Returns true if the first is a pause. */
 static bool put_interventions(const struct queue *q, const struct gate_place *p, json_t *object)
 {
     const struct intervention *found[INTERVENTIONS_SHOWN];
@@ -185,7 +188,7 @@ static json_t *memory_group(struct queue *q, const struct spool_message *m,
     struct gate_place p;
 
     if (!is_on_its_way(m)) {
-        gate_add_state(gates, m); /* only what was under way goes on */
+        gate_add_state(gates, m); /* only active deliveries go on */
     }
     queue_gate_all_mail(q, gates);
     if (w->dest.len == 0) {
@@ -214,7 +217,7 @@ static json_t *memory_group(struct queue *q, const struct spool_message *m,
     return group;
 }
 
-/* Recipients that were tried, and wait for the others of their message. */
+/* Makes the group of recipients that were tried and wait for the others of their message. */
 static json_t *tried_group(const struct active_msg *m)
 {
     json_t *gate = gate_new("tried", true), *group;
@@ -229,7 +232,7 @@ static json_t *tried_group(const struct active_msg *m)
     return group;
 }
 
-/* Was it in memory, and has left it? */
+/* Was the recipient in memory, and has it left? */
 static bool was_tried(struct active_msg *m, uint32_t n)
 {
     return m != NULL && n <= m->last_read && active_find_rcpt(m, n) == NULL;
@@ -240,7 +243,7 @@ static uint32_t number_of(const json_t *rcpt)
     return (uint32_t)json_integer_value(json_object_get(rcpt, "n"));
 }
 
-/* The pending recipients of a message that is in memory, by what they wait for. */
+/* Groups the pending recipients of a message in memory by the reason for which they wait. */
 static void group_in_memory(struct queue *q, json_t *show, const struct spool_message *m)
 {
     json_t *rcpts = json_object_get(show, "recipients"), *groups = json_array(), *rcpt;
@@ -281,7 +284,7 @@ static void group_in_memory(struct queue *q, json_t *show, const struct spool_me
     mem_free(group);
 }
 
-/* Why exactly it is parked, which the spool does not know. */
+/* Sets the exact reason for which mail is parked, which the spool does not have. */
 static void say_parked(struct queue *q, struct gate_place *p, const struct spool_message *m,
                        json_t *gate)
 {
@@ -327,7 +330,7 @@ static void put_damage(const struct queue *q, struct msg_id id, json_t *gates)
     }
 }
 
-/* What the scheduler adds to a group of a message that is on disk. */
+/* Adds the scheduler's gates to a group of a message on disk. */
 static void finish_disk_group(struct queue *q, const struct spool_message *m, json_t *group)
 {
     uint32_t transport =
@@ -339,7 +342,8 @@ static void finish_disk_group(struct queue *q, const struct spool_message *m, js
 
     if (is_on_its_way(m) && park_key_kind(m->parked) != PARK_STUCK) {
         gate_place_init(&p, q, transport, dest);
-        if (m->parked.len > 0 && park_key_kind(m->parked) == PARK_SHARE) {
+        if (gate_is_parked_for(m, p.is.transport_name,
+                               json_string_value(json_object_get(group, "destination")))) {
             say_parked(q, &p, m, json_array_get(gates, 0));
         }
         put_damage(q, m->id, gates);
@@ -360,7 +364,7 @@ static void finish_disk_group(struct queue *q, const struct spool_message *m, js
     }
 }
 
-/* A message none of whose rows can be read any more has no recipients to group. */
+/* Adds the group of a message without readable rows, which has no recipients. */
 static void group_undecodable(json_t *show)
 {
     json_t *gate = gate_new("corrupt", true), *group;
@@ -374,7 +378,7 @@ static void group_undecodable(json_t *show)
     json_put(show, "groups", json_pack("[o]", group));
 }
 
-/* Of a store that routes, routes are as it says. */
+/* Applies the overrides; for a store that routes the store's route is final. */
 static json_t *intervene(void *arg, const struct spool_message *m, struct slice address,
                          struct route *route)
 {
@@ -387,8 +391,8 @@ static json_t *intervene(void *arg, const struct spool_message *m, struct slice 
     return intervention_notes(found, count);
 }
 
-/* Of one message, or, if `part` is not NULL, of that part; *ret_whole is its id when it is a report
- * part, else 0. */
+/* Answers for one message, or for its part `part` if not NULL. *ret_whole is its id if it is a
+ * report part, otherwise 0. */
 static unsigned why_one(struct queue *q, const json_t *question, const char *part,
                         json_t **ret_answer, struct msg_id *ret_whole)
 {
@@ -398,7 +402,7 @@ static unsigned why_one(struct queue *q, const json_t *question, const char *par
     size_t i;
 
     json_put(show, "op", json_string("show"));
-    json_put(show, "alone", json_true()); /* each part is asked why by itself */
+    json_put(show, "alone", json_true()); /* the parts are queried one by one */
     if (part != NULL) {
         json_put(show, "id", json_string(part));
     }
@@ -409,13 +413,13 @@ static unsigned why_one(struct queue *q, const json_t *question, const char *par
         return status;
     }
     if (part != NULL) {
-        json_put(*ret_answer, "queue_id", json_string(part)); /* not as it is shown */
+        json_put(*ret_answer, "queue_id", json_string(part)); /* the id of the part */
     }
     if (!gate_read(q->spool, *ret_answer, &m)) {
         group_undecodable(*ret_answer);
         return 200;
     }
-    if (m.message.gathers) { /* what waits are its parts */
+    if (m.message.gathers) { /* the parts wait instead */
         *ret_whole = m.message.id;
         json_put(*ret_answer, "groups", json_array());
         json_put(*ret_answer, "recipients_pending", json_integer(0));
@@ -431,7 +435,7 @@ static unsigned why_one(struct queue *q, const json_t *question, const char *par
     return 200;
 }
 
-/* As whole_read has it: the message is where the part is that is worst off. */
+/* Returns the rank of a state, as in whole_read: a message has the worst state of its parts. */
 static int rank_of(const json_t *answer)
 {
     static const char *const names[] = {"incoming", "active", "deferred", "hold", "corrupt"};
@@ -445,7 +449,7 @@ static int rank_of(const json_t *answer)
     return -1;
 }
 
-/* The recipients of a part and its groups are the message's. */
+/* Adds the recipients and groups of a part to those of the message. */
 static void add_part(json_t *answer, const json_t *part)
 {
     static const char *const lists[] = {"recipients", "groups"};
@@ -459,7 +463,7 @@ static void add_part(json_t *answer, const json_t *part)
     {
         json_t *group = json_object_get(rcpt, "group");
 
-        if (group != NULL) { /* its place in that list */
+        if (group != NULL) { /* index in the message's groups */
             json_put(rcpt, "group", json_integer(json_integer_value(group) + groups));
         }
     }
@@ -481,14 +485,15 @@ static void add_part(json_t *answer, const json_t *part)
     }
 }
 
-/* What a node has answered for, beside its answer: all rows of the message that it has found, and
- * those that are its own. */
+/* Members that a node adds to its answer: all rows of the message that it has found, and its own
+ * rows. */
 #define ROWS     "rows"
 #define OWN_ROWS "own_rows"
-/* A question that wants these. */
+/* Member of a query that requests both. */
 #define WANTS_ROWS "wants_rows"
 
-/* The parts of a message; of one that is not in parts (`whole` is 0) itself. How many. */
+/* Finds the parts of a message, or the message itself if it has no parts (`whole` is 0). Returns
+ * their number. */
 static size_t rows_of(struct queue *q, const json_t *question, struct msg_id whole,
                       struct msg_id rows[SPOOL_PARTITIONS_MAX])
 {
@@ -500,7 +505,7 @@ static size_t rows_of(struct queue *q, const json_t *question, struct msg_id who
     }
     if (spool_parts_want(q->spool, whole) == 0) {
         (void)spool_parts_of(q->spool, whole, (struct msg_id){0}, SPOOL_PARTITIONS_MAX, rows,
-                             &count); /* none, then */
+                             &count); /* on error there are none */
     }
     return count;
 }
@@ -519,7 +524,7 @@ static json_t *rows_json(struct queue *q, const struct msg_id *rows, size_t coun
     return list;
 }
 
-/* Those that are this node's, each as a message. */
+/* Calls `on_part` with each part that this node owns, as a message. */
 static void each_part(struct queue *q, const json_t *question, const struct msg_id *parts,
                       size_t count, void (*on_part)(json_t *to, const json_t *part), json_t *to)
 {
@@ -577,7 +582,7 @@ unsigned why_message(struct queue *q, const json_t *question, json_t **ret_answe
     return 200;
 }
 
-/* ---- of other nodes -------------------------------------------------------------------------- */
+/* ---- answers of other nodes ------------------------------------------------------------------ */
 
 static void put_node(json_t *object, const char *name)
 {
@@ -586,7 +591,7 @@ static void put_node(json_t *object, const char *name)
     }
 }
 
-/* Groups have what a person is shown; an answer that has none makes no sense. */
+/* Is it an answer to "why"? It must have groups and recipients. */
 static bool is_why(const json_t *answer)
 {
     return json_is_array(json_object_get(answer, "groups")) &&
@@ -605,11 +610,16 @@ static void name_groups(json_t *answer, const char *name)
 }
 
 /*
- * Parts move from node to node, and are divided, while nodes are asked one after the other: each
- * answers for what is its own at its time. The answers make a whole when each node has found the
- * same rows as the one that asks, and all of these were answered for. in->notes has these ("rows"),
- * those that were answered for ("own_rows", an object), and "moved" when it is known that they do
- * not; "untold" when a node's program is of before this was said.
+ * Notes the rows for which a node has answered.
+ *
+ * Parts move between nodes, and are divided, while the nodes are queried: each node answers for the
+ * parts that it owns at that moment. The answers are complete if each node has found the same rows
+ * as the asking node, and each row was answered for. in->notes has these members:
+ *
+ *   "rows"       all rows of the asking node
+ *   "own_rows"   rows that were answered for (an object)
+ *   "moved"      the answers are incomplete
+ *   "untold"     a node's program is too old to report rows
  */
 static void note_rows(struct inquiry *in, unsigned status, json_t *answer)
 {
@@ -625,12 +635,12 @@ static void note_rows(struct inquiry *in, unsigned status, json_t *answer)
     json_array_foreach(json_object_get(answer, OWN_ROWS), i, row)
     {
         if (json_object_get(own, json_string_value(row)) != NULL) {
-            json_put(in->notes, "moved", json_true()); /* it is in two answers */
+            json_put(in->notes, "moved", json_true()); /* two nodes answered for it */
         } else if (json_is_string(row)) {
             json_put(own, json_string_value(row), json_true());
         }
     }
-    (void)json_object_del(answer, ROWS); /* -1: it has none */
+    (void)json_object_del(answer, ROWS); /* may be missing */
     (void)json_object_del(answer, OWN_ROWS);
 }
 
@@ -641,7 +651,7 @@ static bool is_whole(const struct inquiry *in)
 
     if (json_object_get(in->notes, "untold") != NULL || (in->status != 200 && in->status != 404) ||
         json_object_get(in->answer, "failed") != NULL) {
-        return true; /* that is the answer */
+        return true; /* this answer is final */
     }
     json_array_foreach(json_object_get(in->notes, ROWS), i, row)
     {
@@ -652,7 +662,7 @@ static bool is_whole(const struct inquiry *in)
     return json_object_get(in->notes, "moved") == NULL;
 }
 
-/* The whole answer is its owner's. */
+/* Takes the whole answer of the message's owner. */
 static void merge_why(struct inquiry *in, int node, const char *name, unsigned status,
                       json_t *answer)
 {
@@ -696,7 +706,6 @@ static void why_failed(struct inquiry *in, const struct inquiry_item *item, cons
     in->status = listing_error(503, &in->answer, "%s: %s", item->id, words);
 }
 
-/* Nodes are asked for one id in a list. */
 static json_t *why_question(const json_t *question, bool parts)
 {
     json_t *copy = json_copy((json_t *)(uintptr_t)question);
@@ -811,7 +820,7 @@ json_t *why_troubled(struct queue *q)
     return sites_of(q, &q->busiest.troubled_told);
 }
 
-/* Another node delivers there now; what is known here of it is of the past. */
+/* Does another node deliver there now? This node's values are then out of date. */
 static bool has_left(const struct queue *q, const struct sched_dest_info *info)
 {
     struct destination_facts facts;
@@ -845,7 +854,8 @@ unsigned why_sites(struct queue *q, const json_t *question, json_t **ret_answer)
     return 200;
 }
 
-/* One node's page after the other: a cursor is 64 times the node's own, and its number. */
+/* Adds a page of one node after the other. A cursor is 64 times the node's own cursor, plus the
+ * node's number. */
 static void merge_sites(struct inquiry *in, int node, const char *name, unsigned status,
                         json_t *answer)
 {
@@ -875,7 +885,7 @@ unsigned why_sites_spread(struct queue *q, const json_t *question, struct inquir
     json_int_t given = json_integer_value(json_object_get(question, "cursor"));
     int node = given > 0 ? (int)(given % SPOOL_NODES_MAX) : 0, next;
 
-    (void)ret_answer; /* it always goes on */
+    (void)ret_answer; /* not used: the inquiry always goes on */
     in->merge = merge_sites;
     in->failed = inquiry_some_failed;
     in->answer = json_pack("{s:[]}", "sites");
@@ -894,14 +904,14 @@ unsigned why_sites_spread(struct queue *q, const json_t *question, struct inquir
     inquiry_add(in, (struct msg_id){0})->nodes = UINT64_C(1) << node;
     for (next = node + 1; next < SPOOL_NODES_MAX; next++) {
         if (spool_node_is_up(q->spool, next)) {
-            json_put(in->answer, "cursor", json_integer(next)); /* unless this one has more */
+            json_put(in->answer, "cursor", json_integer(next)); /* unless this node has more */
             break;
         }
     }
     return 0;
 }
 
-/* What would have to change for more deliveries at once. */
+/* Returns the change that would allow more deliveries at once. */
 static json_t *ceiling(const struct gate_place *p)
 {
     const struct sched_dest_info *info = &p->is.info;
@@ -912,7 +922,7 @@ static json_t *ceiling(const struct gate_place *p)
 
     buf_init(&text, 16384);
     if (info->state == SCHED_DEST_DEAD_UNTIL || info->state == SCHED_DEST_PROBING) {
-        (void)buf_add_string(&text, "it must answer again"); /* all of these fit */
+        (void)buf_add_string(&text, "it must answer again"); /* fits */
     } else if (info->rate_delay_us > 0) {
         (void)buf_addf(&text, "one delivery at a time, with a pause of %s between them, is what ",
                        gate_interval(info->rate_delay_us).text);
@@ -988,10 +998,27 @@ static void add_history(const struct gate_place *p, json_t *object)
     json_put(object, "replies", replies);
 }
 
-/* Which transport and destination are meant: "transport/nexthop", or a next hop alone, which is
- * looked for at all transports. False: no such transport. */
-static bool find_place(struct queue *q, struct slice wanted, uint32_t *ret_transport,
-                       struct slice *ret_dest)
+/* Finds the route of mail from the null sender to postmaster of a domain, after redirects. Returns
+ * false if the store makes routes itself, or if there is no route. */
+static bool route_of_domain(struct queue *q, struct slice domain, struct route *ret)
+{
+    char address[ADDRESS_MAX + 1];
+    int len = snprintf(address, sizeof address, "postmaster@%.*s", SLICE_ARGS(domain));
+
+    if (conf_spool_routes(q->conf) || len < 0 || (size_t)len >= sizeof address ||
+        domain.ptr[0] == '[') {
+        return false;
+    }
+    route_address(q->conf, SLICE(""), slice_string(address), ret);
+    (void)interventions_route(q, SLICE(""), SLICE(""), slice_string(address), ret, 0);
+    return strcmp(ret->transport, "error") != 0;
+}
+
+/* Finds transport and destination: "transport/nexthop", or a next hop alone, which is searched in
+ * all transports, or a domain, whose mail may go elsewhere. *ret_dest lasts as long as `wanted` and
+ * *room. Returns false if there is no such transport. */
+static bool find_place(struct queue *q, struct slice wanted, struct route *room,
+                       uint32_t *ret_transport, struct slice *ret_dest)
 {
     struct slice rest = wanted, first = slice_cut(&rest, '/');
     struct sched_dest_info info;
@@ -1008,10 +1035,14 @@ static bool find_place(struct queue *q, struct slice wanted, uint32_t *ret_trans
             return true;
         }
     }
+    if (wanted.len > 0 && route_of_domain(q, wanted, room)) {
+        *ret_transport = transport_index(&q->transports, room->transport);
+        *ret_dest = slice_string(room->destination);
+    }
     return true;
 }
 
-/* When the oldest message came that waits for it. */
+/* Adds the arrival of the oldest message for the destination. */
 static void put_oldest(struct queue *q, const struct gate_place *p, struct slice nexthop,
                        json_t *object)
 {
@@ -1067,7 +1098,8 @@ static json_t *site_details(struct queue *q, struct gate_place *p)
     return object;
 }
 
-/* A store that routes may name a transport of which the scheduler has never heard. */
+/* Answers for a transport that only a store with its own routes names, and the scheduler does not
+ * have. */
 static unsigned why_channel(struct queue *q, struct slice wanted, json_t **ret_answer)
 {
     struct slice nexthop = wanted, transport = slice_cut(&nexthop, '/');
@@ -1095,9 +1127,10 @@ json_t *why_named(struct queue *q, const struct conf_list *names)
     for (size_t i = 0; i < names->count; i++) {
         struct sched_dest_info info;
         struct slice dest;
+        struct route room;
         uint32_t transport;
 
-        if (find_place(q, slice_string(names->items[i]), &transport, &dest) &&
+        if (find_place(q, slice_string(names->items[i]), &room, &transport, &dest) &&
             sched_dest_get(q->sched, transport, dest, &info)) {
             json_add(array, why_site_json(q, &info));
         }
@@ -1105,7 +1138,7 @@ json_t *why_named(struct queue *q, const struct conf_list *names)
     return array;
 }
 
-/* A member of what nodes answer each other: the destination is another one's. */
+/* Member of an answer between nodes: another node owns the destination. */
 #define ELSEWHERE "elsewhere"
 
 unsigned why_site(struct queue *q, const json_t *question, json_t **ret_answer)
@@ -1116,6 +1149,7 @@ unsigned why_site(struct queue *q, const json_t *question, json_t **ret_answer)
     const char *error;
     uint32_t transport;
     struct gate_place p;
+    struct route room;
 
     if (!listing_filter(json_object_get(question, "filter"), clock_wall(), &filter, &error)) {
         return listing_error(400, ret_answer, "%s", error);
@@ -1128,7 +1162,7 @@ unsigned why_site(struct queue *q, const json_t *question, json_t **ret_answer)
         lower[i] = ascii_lower(text.ptr[i]);
     }
     text.ptr = lower;
-    if (!find_place(q, text, &transport, &dest) || dest.len == 0) {
+    if (!find_place(q, text, &room, &transport, &dest) || dest.len == 0) {
         return why_channel(q, text, ret_answer);
     }
     gate_place_init(&p, q, transport, dest);
@@ -1140,8 +1174,9 @@ unsigned why_site(struct queue *q, const json_t *question, json_t **ret_answer)
     return 200;
 }
 
-/* How much an answer says: its owner's, when that has it in memory; another node's that still
- * delivers there, by older routes; the owner's; another's, which may remember what it was. */
+/* Ranks an answer; a higher number is a better one. 4: from the owner, with the destination in
+ * memory. 3: from a node that still delivers there by older routes. 2: from the owner, without data
+ * in memory. 1: from another node, which may have a history. 0: not valid. */
 static unsigned site_rank(unsigned status, const json_t *answer)
 {
     const char *state = json_string_value(json_object_get(answer, "state"));
@@ -1166,7 +1201,7 @@ static void merge_site(struct inquiry *in, int node, const char *name, unsigned 
 
     (void)node;
     if (status == 200 && rank == 0) {
-        return; /* makes no sense */
+        return; /* not valid */
     }
     if (json_object_size(in->answer) == 0 || rank > site_rank(in->status, in->answer)) {
         json_decref(in->answer);
@@ -1193,7 +1228,7 @@ unsigned why_site_spread(struct queue *q, const json_t *question, struct inquiry
                          json_t **ret_answer)
 {
     (void)q;
-    (void)ret_answer; /* each node says what is wrong with the question */
+    (void)ret_answer; /* not used: each node reports errors of the query */
     in->merge = merge_site;
     in->failed = inquiry_some_failed;
     in->finish = finish_site;

@@ -31,19 +31,19 @@ static const char *const wholes[] = {
 static const char *const parts[] = {"window", "busy", "waiting", "per_second"};
 #define PARTS (sizeof parts / sizeof parts[0])
 
-#define NAME_MAX_BYTES 1200 /* of a transport and a destination */
+#define NAME_MAX_BYTES 1200 /* longest transport and destination in bytes */
 
 struct track {
-    char name[NAME_MAX_BYTES];       /* empty: free */
-    uint64_t seen;                   /* the number of the sample that named it last */
-    float at[SERIES_SAMPLES][PARTS]; /* NAN: it was not named */
+    char name[NAME_MAX_BYTES];       /* empty: unused */
+    uint64_t seen;                   /* number of the last sample that named it */
+    float at[SERIES_SAMPLES][PARTS]; /* NAN: not named */
 };
 
 struct series {
-    uint64_t count; /* samples since the start; the last SERIES_SAMPLES are kept */
+    uint64_t count; /* number of samples since the start; the last SERIES_SAMPLES are kept */
     int64_t times[SERIES_SAMPLES];
     double at[SERIES_SAMPLES][WHOLES];
-    struct track *tracks; /* owned; SERIES_DESTINATIONS */
+    struct track *tracks; /* owned: SERIES_DESTINATIONS tracks */
 };
 
 struct series *series_new(void)
@@ -72,7 +72,8 @@ static struct track *track_find(const struct series *s, const char *name)
     return NULL;
 }
 
-/* The one of this name; else a free one, or the one that was named longest ago. */
+/* Returns the track of this name; otherwise an unused one, or the one that was named longest
+ * ago. */
 static struct track *track_need(struct series *s, const char *name)
 {
     struct track *t = track_find(s, name);
@@ -86,7 +87,7 @@ static struct track *track_need(struct series *s, const char *name)
             t = &s->tracks[i];
         }
     }
-    (void)snprintf(t->name, sizeof t->name, "%s", name); /* fits: the caller has looked */
+    (void)snprintf(t->name, sizeof t->name, "%s", name); /* fits: the caller has checked */
     for (size_t i = 0; i < SERIES_SAMPLES; i++) {
         for (size_t j = 0; j < PARTS; j++) {
             t->at[i][j] = NAN;
@@ -142,7 +143,7 @@ static uint64_t first_of(const struct series *s)
     return s->count > SERIES_SAMPLES ? s->count - SERIES_SAMPLES : 0;
 }
 
-/* The times of samples from the first one on, and no values yet. */
+/* Makes the answer with the times of the samples from `first` on. */
 static json_t *begin(const struct series *s, uint64_t first)
 {
     json_t *object = json_pack("{s:i}", "step", SERIES_STEP_S), *times = json_array();

@@ -1,7 +1,7 @@
 /*
- * What the numbers of the last hour were, for plots: a sample of "status" every few seconds, and of
- * the destinations that it names. In memory only, of a fixed size: SERIES_SAMPLES of the whole, and
- * as many of SERIES_DESTINATIONS destinations, those that were named last.
+ * Numbers of the last hour, for plots: a sample of "status" every few seconds, and samples of the
+ * destinations in it. In memory only, with a fixed size: SERIES_SAMPLES of the whole, and as many
+ * for each of the SERIES_DESTINATIONS destinations that were named last.
  */
 #ifndef CONTROL_SERIES_H
 #define CONTROL_SERIES_H
@@ -14,24 +14,24 @@
 #define SERIES_SAMPLES      720
 #define SERIES_STEP_S       5
 #define SERIES_DESTINATIONS 64
-/* In a cluster of up to so many nodes samples are of all; in a larger one, where each node would
- * ask all others each time, of the node itself. */
+/* Largest number of nodes for which samples include all nodes. In a larger cluster each node
+ * samples only itself, so that nodes do not all query each other. */
 #define SERIES_NODES_MAX 8
 
 struct series;
 
 struct series *series_new(void);
-void series_free(struct series *s); /* NULL is fine */
+void series_free(struct series *s); /* `s` may be NULL */
 
-/* Add a sample: an answer of "sample". */
+/* Adds a sample: an answer of "sample". */
 void series_add(struct series *s, const json_t *status, struct wall now);
 
-/* {"step": seconds, "at": [..], NAME: [..]..}: counters since the start of the daemon, and values.
- */
+/* Returns {"step": seconds, "at": [..], NAME: [..]..}: counters since the start of the daemon, and
+ * values. */
 json_t *series_json(const struct series *s);
 
-/* The same of one destination, "transport/destination"; its samples are null where it was not
- * named, and there are none when it was not named in the last hour. */
+/* Returns the samples of one destination, "transport/destination". A sample that does not name it
+ * is null; there are no samples if it was not named in the last hour. */
 json_t *series_destination_json(const struct series *s, struct slice name);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * Services: protocols beside HTTP in which the control process is asked. A program registers them
- * before its roles begin. What a service needs of the parent (its sockets, files) is an extension
- * there (extension.h) of the same name.
+ * Services: protocols next to HTTP in the control process. A program registers them before its
+ * roles begin. If a service needs the parent (for sockets or files), an extension of the same name
+ * provides that there (extension.h).
  */
 #ifndef CONTROL_SERVICE_H
 #define CONTROL_SERVICE_H
@@ -16,24 +16,25 @@
 struct control;
 
 struct service {
-    const char *name; /* its listeners' URLs begin with it and a colon; its frames have it */
+    const char *name; /* name in its frames, and before the colon in its listeners' URLs */
 
-    /* Before confinement; what is returned is the state of the functions that follow. Both are
-     * borrowed until its end. `daemon_pid` is the parent's. */
+    /* Makes the state of the service, before confinement. `role` and `control` are borrowed until
+     * its end. `daemon_pid` is the parent's. */
     void *(*begin)(struct role *role, struct control *control, int64_t daemon_pid);
 
-    /* A listening socket; taken. */
+    /* Takes a listening socket. */
     void (*listener)(void *state, struct slice url, int fd);
 
-    /* The extension says something; `fd` (-1: none) is taken. False: it must not. */
+    /* Handles a frame of the extension; `fd` (-1: none) is taken. Returns false if the frame is
+     * invalid. */
     bool (*heard)(void *state, const struct wire_service *m, int fd);
 
-    /* The configuration is a new one. */
+    /* Applies a new configuration. */
     void (*reload)(void *state);
     void (*end)(void *state);
 };
 
-/* Borrowed for good. Once for each. */
+/* Registers a service, once; it is borrowed for ever. */
 void service_register(const struct service *service);
 
 #endif

@@ -26,15 +26,15 @@ enum state { IDLE, SEEKS, RUNS };
 struct whatif_call {
     struct control *control;
     struct event_base *base;
-    struct channel *channel; /* NULL: the process does not run */
+    struct channel *channel; /* NULL: the process is not running */
     enum state state;
-    struct api_call *call; /* of SEEKS and RUNS */
-    uint64_t token;        /* of the run; grows */
-    uint64_t question;     /* to the queue process that is under way; 0: none */
+    struct api_call *call; /* set in SEEKS and RUNS */
+    uint64_t token;        /* number of the run, which grows */
+    uint64_t question;     /* outstanding query; 0: none */
     json_t *set;           /* owned */
     double hours;
     struct wall until;
-    uint64_t after, last; /* events that have been passed on, and the last that will be */
+    uint64_t after, last; /* last event that was passed on, and last event of the run */
     struct event *timer;
 };
 
@@ -59,7 +59,7 @@ static void send_page(struct whatif_call *w, uint32_t status, struct slice lines
                     &(struct wire_answer){.token = w->token, .status = status, .bytes = lines}, -1);
 }
 
-/* The process is not to go on. */
+/* Ends the simulation, with an error for the process. */
 static void stop_process(struct whatif_call *w)
 {
     if (w->state == RUNS && w->channel != NULL) {
@@ -108,7 +108,6 @@ static void on_page(void *arg, unsigned status, const json_t *answer, struct sli
     send_page(w, 200, bytes);
 }
 
-/* The process wants the next page. */
 static void next_page(struct whatif_call *w)
 {
     if (w->after >= w->last) {
@@ -123,7 +122,7 @@ static void next_page(struct whatif_call *w)
     }
 }
 
-/* Where the hours begin in the journal. */
+/* Takes the position in the journal at which the hours begin. */
 static void on_sought(void *arg, unsigned status, const json_t *answer, struct slice bytes)
 {
     struct whatif_call *w = arg;
@@ -161,7 +160,7 @@ static void on_sought(void *arg, unsigned status, const json_t *answer, struct s
 
 /* ---- the process ---------------------------------------------------------------------------- */
 
-/* Its answer. False: it does not decode. */
+/* Passes the process's answer to the client. Returns false if it does not decode. */
 static bool answered(struct whatif_call *w, struct slice body)
 {
     struct api_call *call = w->call;
@@ -172,7 +171,7 @@ static bool answered(struct whatif_call *w, struct slice body)
         return false;
     }
     if (w->state != RUNS || m.token != w->token) {
-        return true; /* of a run that has ended */
+        return true; /* belongs to a run that has ended */
     }
     object = json_loadb(m.json.ptr, m.json.len, 0, NULL);
     if (!json_is_object(object) ||
@@ -232,7 +231,7 @@ static void on_process(void *arg, struct channel *ch)
             good = (frame.type == WIRE_EVENTS_MORE && wanted(w, frame.body)) ||
                    (frame.type == WIRE_ANSWER && answered(w, frame.body));
             if (frame.fd >= 0) {
-                (void)close(frame.fd); /* none was asked for */
+                (void)close(frame.fd); /* none is expected */
             }
             if (!good) {
                 log_error("a frame of the process whatif does not decode: its channel is closed");
@@ -253,7 +252,7 @@ void whatif_call_peer(struct whatif_call *w, int fd)
 
 /* ---- the call ------------------------------------------------------------------------------- */
 
-/* False: `error` says what was expected. */
+/* Checks the query. Returns false with the expected form in `error`. */
 static bool question_good(const json_t *question, double *ret_hours, struct buf *error)
 {
     const json_t *hours = json_object_get(question, "hours");
@@ -263,7 +262,7 @@ static bool question_good(const json_t *question, double *ret_hours, struct buf 
     json_object_foreach((json_t *)(uintptr_t)question, name, value)
     {
         if (strcmp(name, "hours") != 0 && strcmp(name, "set") != 0) {
-            (void)printable_add(error, slice_string(name), 40); /* as all below, it fits */
+            (void)printable_add(error, slice_string(name), 40); /* fits, as all appends here */
             (void)buf_add_string(error, " is not known; expected are hours and set");
             return false;
         }

@@ -88,7 +88,7 @@ static bool take_samples(struct reading *r, struct slice rest, struct distributi
     return true;
 }
 
-/* The arguments of a form that has `count` of them, 1 or 2. */
+/* Splits the arguments of a form that has `count` of them, 1 or 2. */
 static bool take_arguments(struct slice all, size_t count, struct slice arguments[2])
 {
     struct slice rest = all;
@@ -196,8 +196,8 @@ static int64_t rounded(double value)
     return (int64_t)floor(value + 0.5);
 }
 
-/* Standard normal: Marsaglia's polar method. The second number of each pair is thrown away, so that
- * a distribution has no state. */
+/* Draws from the standard normal distribution by Marsaglia's polar method. The second number of
+ * each pair is dropped, so that a distribution has no state. */
 static double draw_normal(struct rng *rng)
 {
     double u, v, s;

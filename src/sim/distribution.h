@@ -1,11 +1,11 @@
 /*
- * How a quantity of the simulated world varies: an interval, a count, or a size.
+ * Distributions of a quantity of the simulated world: an interval, a count, or a size.
  *
- *     200ms                       always that
+ *     200ms                       constant
  *     uniform(100ms,300ms)        all between them equally often
- *     exponential(200ms)          of that mean
- *     lognormal(200ms,0.5)        half below the first; the second is the standard deviation of the
- *                                 logarithm: 0.5 puts 1 of 100 above 3.2 times the median
+ *     exponential(200ms)          with this mean
+ *     lognormal(200ms,0.5)        the median, and the standard deviation of the logarithm: 0.5 puts
+ *                                 1 of 100 above 3.2 times the median
  *     empirical(90ms,100ms,2s)    one of these, each equally often
  *
  * Draws are whole numbers, at most DISTRIBUTION_MAX, and depend on nothing but the generator.
@@ -29,7 +29,7 @@ enum quantity {
 };
 
 enum distribution_form {
-    DISTRIBUTION_CONSTANT,    /* a */
+    DISTRIBUTION_CONSTANT,    /* always a */
     DISTRIBUTION_UNIFORM,     /* a..b */
     DISTRIBUTION_EXPONENTIAL, /* mean a */
     DISTRIBUTION_LOGNORMAL,   /* median a, sigma */
@@ -41,7 +41,7 @@ struct distribution {
     int64_t a, b;
     double sigma;     /* 0..10 */
     int64_t *samples; /* owned */
-    uint32_t count;   /* >= 1 when empirical */
+    uint32_t count;   /* number of samples, >= 1 if empirical */
 };
 
 static inline struct distribution distribution_constant(int64_t value)
@@ -49,23 +49,24 @@ static inline struct distribution distribution_constant(int64_t value)
     return (struct distribution){.form = DISTRIBUTION_CONSTANT, .a = value};
 }
 
-/* Samples are copied; count is 1..DISTRIBUTION_SAMPLES_MAX, each 0..DISTRIBUTION_MAX. */
+/* Returns a distribution of copied samples; count is 1..DISTRIBUTION_SAMPLES_MAX, each sample
+ * 0..DISTRIBUTION_MAX. */
 struct distribution distribution_empirical(const int64_t *samples, uint32_t count);
 
 void distribution_fini(struct distribution *d);
 
-/* A copy that is finished for itself. */
+/* Returns a copy, which needs its own distribution_fini. */
 struct distribution distribution_copy(const struct distribution *d);
 
-/* Read one of the above. When false, *ret is untouched, *ret_bad is the part that was refused and
- * *ret_expected what should have been there. */
+/* Parses one of the above. Returns false on an error: *ret is then untouched, *ret_bad is the part
+ * that was refused and *ret_expected describes a valid one. */
 bool distribution_parse(struct slice text, enum quantity quantity, struct distribution *ret,
                         struct slice *ret_bad, const char **ret_expected);
 
-/* One value. A constant draws nothing from the generator. */
+/* Returns a random value. A constant draws nothing from the generator. */
 int64_t distribution_draw(const struct distribution *d, struct rng *rng);
 
-/* The gap to the next event of a Poisson process, not rounded. */
+/* Returns the gap to the next event of a Poisson process, not rounded. */
 double distribution_draw_gap(double mean, struct rng *rng);
 
 #endif

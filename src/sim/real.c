@@ -14,7 +14,7 @@
 #define SPELLING_MAX 32 /* bytes */
 
 /* x = m * 2^e with m between sqrt(1/2) and sqrt(2), and ln m = 2 artanh((m - 1) / (m + 1)), whose
- * series has lost its last bit after eleven terms there. */
+ * series needs eleven terms there. */
 double real_ln(double x)
 {
     int exponent;
@@ -56,7 +56,7 @@ bool real_parse(struct slice text, double max, double *ret_value)
     if (text.len == 0 || text.len >= sizeof copy) {
         return false;
     }
-    for (size_t i = 0; i < text.len; i++) { /* strtod also takes "inf", "0x1" and blanks */
+    for (size_t i = 0; i < text.len; i++) { /* strtod would also accept "inf", "0x1" and blanks */
         if (!ascii_is_digit(text.ptr[i]) && text.ptr[i] != '.') {
             return false;
         }

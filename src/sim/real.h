@@ -1,10 +1,10 @@
 /*
- * Real numbers: logarithm, exponential and spelling that give the same bits on every machine.
+ * Real numbers: logarithm, exponential and parsing that give the same bits on every machine.
  *
- * Those of libm may differ in the last place from one version to the next, and one bit in one draw
- * leads a simulation down another path. These use only what IEEE 754 rounds exactly (+ - * /, and
- * scaling by powers of two); they are right to a few units in the last place, which is plenty for
- * drawing random numbers.
+ * Those of libm may differ in the last digit from one version to the next, and one different bit in
+ * one draw changes the whole simulation. These functions use only operations that IEEE 754 rounds
+ * exactly (+ - * /, and scaling by powers of two). They are exact to a few units in the last digit,
+ * which is enough for drawing random numbers.
  */
 #ifndef SIM_REAL_H
 #define SIM_REAL_H
@@ -13,14 +13,14 @@
 
 #include "slice.h"
 
-/* x > 0 and finite. */
+/* Returns the natural logarithm; x > 0 and finite. */
 double real_ln(double x);
 
-/* |x| <= 700. */
+/* Returns the exponential; |x| <= 700. */
 double real_exp(double x);
 
-/* A decimal number that is all of `text`: digits with or without a point, 0..max. *ret_value is
- * untouched on failure. */
+/* Parses a decimal number that fills `text`: digits with or without a point, 0..max. Returns false
+ * otherwise and leaves *ret_value untouched. */
 bool real_parse(struct slice text, double max, double *ret_value);
 
 #endif

@@ -1,8 +1,9 @@
 /*
- * Virtual time and what is to happen in it.
+ * Virtual time and its events.
  *
- * Events are embedded in what they concern; equal times come in the order in which they were set.
- * An event that fires is set no more and may be set again, also by its own function.
+ * Events are embedded in the objects that they concern. Events of the same time fire in the order
+ * in which they were set. An event that fires is no longer set and may be set again, also by its
+ * own function.
  */
 #ifndef SIM_EVENTS_H
 #define SIM_EVENTS_H
@@ -26,22 +27,22 @@ struct sim_events {
     uint64_t last_number;
 };
 
-/* Time begins at 0. */
+/* Starts virtual time at 0. */
 void sim_events_init(struct sim_events *events);
 void sim_events_fini(struct sim_events *events);
 
 void sim_event_init(struct sim_event *e, void (*fire)(struct sim_event *e));
 
-/* Let it happen `delay_us` >= 0 from now; one that is set already is moved. */
+/* Sets an event to `delay_us` >= 0 from now; one that is set already is moved. */
 void sim_event_set(struct sim_events *events, struct sim_event *e, int64_t delay_us);
 
 void sim_event_cancel(struct sim_events *events, struct sim_event *e);
 
-/* When the next one is due; MONO_NEVER when none is set. */
+/* Returns the time of the next event; MONO_NEVER if none is set. */
 struct mono sim_events_next(const struct sim_events *events);
 
-/* Time goes on to `now`, which is not past the next event; what is due fires, and what that makes
- * due at once, too. */
+/* Advances time to `now`, which must not be past the next event, and fires all events that are due,
+ * including those that become due by this. */
 void sim_events_run(struct sim_events *events, struct mono now);
 
 #endif

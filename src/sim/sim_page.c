@@ -8,7 +8,7 @@
 
 #define NAME_MAX_BYTES 64
 
-/* All appending is sticky in the buffer. */
+/* The buffer's error is sticky, so appending is not checked. */
 
 static const char page_style[] =
     "body{background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif;"

@@ -1,6 +1,6 @@
 /*
  * A run as one HTML page: the picture of sim_picture.h and the figures of sim_report.h in tables.
- * It needs no other file and no script, and follows the reader's choice of light or dark.
+ * The page needs no other file and no script, and follows the reader's choice of light or dark.
  */
 #ifndef SIM_PAGE_H
 #define SIM_PAGE_H

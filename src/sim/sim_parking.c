@@ -19,16 +19,16 @@ static bool older(const struct heap_node *a, const struct heap_node *b)
            CONTAINER_OF(b, const struct sim_parked, node)->number;
 }
 
-/* The transport's number, the length of the class, the class, the destination: no two keys have the
- * same bytes. */
+/* The bytes of a key are the transport's number, the length of the class, the kind, the class, and
+ * the destination: no two keys have the same bytes. */
 static size_t key_size(const struct sim_parking_key *key)
 {
-    return 2 * sizeof(uint32_t) + key->class_name.len + key->dest.len;
+    return 3 * sizeof(uint32_t) + key->class_name.len + key->dest.len;
 }
 
 static void key_write(char *bytes, const struct sim_parking_key *key)
 {
-    uint32_t numbers[2] = {key->transport, (uint32_t)key->class_name.len};
+    uint32_t numbers[3] = {key->transport, (uint32_t)key->class_name.len, key->deferred};
 
     memcpy(bytes, numbers, sizeof numbers);
     memcpy(bytes + sizeof numbers, key->class_name.ptr, key->class_name.len);
@@ -115,4 +115,43 @@ struct sim_parked *sim_parking_first(const struct sim_parkings *p,
 
     return parking == NULL ? NULL
                            : CONTAINER_OF(heap_top(&parking->messages), struct sim_parked, node);
+}
+
+static bool is_new_for(const struct sim_parking *parking, uint32_t transport, struct slice dest)
+{
+    uint32_t numbers[3];
+    size_t at;
+
+    memcpy(numbers, parking->key, sizeof numbers);
+    at = sizeof numbers + numbers[1];
+    return numbers[0] == transport && numbers[2] == 0 &&
+           slice_equal(slice_of(parking->key + at, parking->key_len - at), dest);
+}
+
+void sim_parkings_defer(struct sim_parkings *p, uint32_t transport, struct slice dest)
+{
+    struct sim_parking *parking, *next;
+
+    HASH_ITER(hh, p->by_key, parking, next)
+    {
+        struct sim_parking_key key = {.transport = transport, .dest = dest, .deferred = true};
+        struct sim_parking *to;
+        uint32_t numbers[3];
+
+        if (!is_new_for(parking, transport, dest)) {
+            continue;
+        }
+        memcpy(numbers, parking->key, sizeof numbers);
+        key.class_name = slice_of(parking->key + sizeof numbers, numbers[1]);
+        to = find(p, &key);
+        to = to != NULL ? to : add(p, &key);
+        for (struct heap_node *top; (top = heap_top(&parking->messages)) != NULL;) {
+            struct sim_parked *m = CONTAINER_OF(top, struct sim_parked, node);
+
+            heap_remove(&parking->messages, top);
+            heap_add(&to->messages, top);
+            m->parking = to;
+        }
+        forget(p, parking);
+    }
 }

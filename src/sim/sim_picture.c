@@ -16,24 +16,24 @@
 #define WIDTH        960
 #define LEFT         64
 #define RIGHT        24
-#define HEAD         40 /* above a chart: its heading and legend */
-#define FOOT         44 /* below: time labels and a gap */
+#define HEAD         40 /* above a chart: for heading and legend */
+#define FOOT         44 /* below a chart: for time labels and a gap */
 #define QUEUE_HEIGHT 180
 #define DEST_HEIGHT  96
 #define DELAY_ROW    26
 #define DELAY_LEFT   150
-#define DELAY_RIGHT  250 /* for the figures beside the rows */
+#define DELAY_RIGHT  250 /* for the figures after the rows */
 
 #define DESTS_SHOWN   4
 #define CLASSES_SHOWN 12
-#define LABEL_MAX     256 /* bytes */
+#define LABEL_MAX     256 /* in bytes */
 
 struct picture {
     struct buf *out;
     const struct sim_result *r;
     const struct workload *workload;
     int64_t until_us;
-    double y; /* where the next chart begins */
+    double y; /* top of the next chart */
 };
 
 static void text_fmt(struct picture *p, double x, double y, const char *classes, const char *format,
@@ -46,7 +46,7 @@ static void text_fmt(struct picture *p, double x, double y, const char *classes,
     va_list args;
 
     va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args); /* a cut would only look bad */
+    (void)vsnprintf(text, sizeof text, format, args); /* a cut only looks bad */
     va_end(args);
     svg_text(p->out, x, y, classes, slice_string(text));
 }
@@ -62,7 +62,7 @@ static struct time_chart chart_at(const struct picture *p, double height, double
                                .max = time_chart_nice_max(max)};
 }
 
-/* A patch of colour with its name, to the left of x. Returns where the next one ends. */
+/* Adds a patch of colour with its name, to the left of x. Returns the right end of the next one. */
 static double add_legend(struct picture *p, double x, const char *classes, const char *name)
 {
     double width = 7.0 * (double)strlen(name) + 22;
@@ -72,7 +72,8 @@ static double add_legend(struct picture *p, double x, const char *classes, const
     return x - width - 14;
 }
 
-/* The periods in which a destination's site was down. `labelled`: say how, else only of whom. */
+/* Draws the periods in which a destination's site was down. `labelled`: with the kind of outage as
+ * text; else only in the title. */
 static void draw_outages(struct picture *p, const struct time_chart *chart, const char *name,
                          bool labelled)
 {
@@ -92,7 +93,7 @@ static void draw_outages(struct picture *p, const struct time_chart *chart, cons
         double x = chart->left + chart->width * (double)o->from_us / (double)p->until_us;
         char title[LABEL_MAX];
 
-        (void)snprintf(title, sizeof title, "%s %s", name, words[o->down]); /* a cut is harmless */
+        (void)snprintf(title, sizeof title, "%s %s", name, words[o->down]); /* or cut */
         time_chart_period(p->out, chart, o->from_us, o->until_us, title);
         if (labelled && o->from_us < p->until_us) {
             svg_text(p->out, x + 4, chart->top + 13, "note", slice_string(words[o->down]));
@@ -107,7 +108,7 @@ enum { QUEUE_ACTIVE, QUEUE_INCOMING, QUEUE_DEFERRED, QUEUE_PARKED, QUEUE_STATES 
 static const char *const queue_names[QUEUE_STATES] = {"active", "incoming", "deferred", "parked"};
 static const char *const queue_classes[QUEUE_STATES] = {"s0", "s1", "s2", "s3"};
 
-/* Sums of the states up to each, so that areas lie upon each other. */
+/* Sums up the states, so that their areas are stacked. */
 static void stack_queue(const struct sim_series *s, double (*sums)[SIM_SERIES_MAX])
 {
     for (size_t i = 0; i < s->count; i++) {
@@ -176,7 +177,7 @@ static uint64_t trouble_of(const struct sim_tally *t)
     return trouble;
 }
 
-/* Is the first one more worth a look? */
+/* Is the first destination more interesting? */
 static bool more_interesting(const struct sim_tally *a, const struct sim_tally *b)
 {
     uint64_t x = trouble_of(a), y = trouble_of(b);
@@ -184,7 +185,7 @@ static bool more_interesting(const struct sim_tally *a, const struct sim_tally *
     return x != y ? x > y : a->recipients > b->recipients;
 }
 
-/* Which of the destinations in the series are drawn; their number. */
+/* Chooses the destinations of the series that are drawn. Returns their number. */
 static size_t choose(const struct sim_result *r, size_t chosen[DESTS_SHOWN])
 {
     const struct sim_tally *best[DESTS_SHOWN];
@@ -263,13 +264,13 @@ static int64_t delay_of(const struct sim_tally *t, size_t q)
                                           : histogram_quantile(&t->delay, quantiles[q].per_mille);
 }
 
-/* An axis of delays, which differ by orders of magnitude. */
+/* A logarithmic axis of delays, which differ by orders of magnitude. */
 struct delay_axis {
     double left, width;
     double from, until; /* logarithms of microseconds */
 };
 
-/* What people call a round time. */
+/* Delays that people consider round. */
 static const int64_t delay_ticks_us[] = {
     US_PER_MS,           10 * US_PER_MS,       100 * US_PER_MS,          US_PER_S,
     10 * US_PER_S,       60 * US_PER_S,        600 * US_PER_S,           3600 * US_PER_S,
@@ -287,7 +288,8 @@ static double delay_x(const struct delay_axis *a, int64_t us)
     return a->left + a->width * (part < 0 ? 0 : part > 1 ? 1 : part);
 }
 
-/* From the tick below the least of all delays that are shown to the one above the greatest. */
+/* Returns an axis from the tick below the least of all delays that are shown to the tick above the
+ * greatest. */
 static struct delay_axis delay_axis_for(const struct sim_result *r, size_t classes)
 {
     size_t low = DELAY_TICKS - 2, high = 1;
@@ -380,7 +382,7 @@ static void draw_delays(struct picture *p)
     p->y = bottom + FOOT;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- the whole picture ---------------------------------------------------------------------- */
 
 static double height_for(const struct sim_result *r, size_t dests)
 {

@@ -1,8 +1,8 @@
 /*
- * A run in pictures: how many messages waited, what the most interesting destinations did, and how
- * long mail took, class by class.
+ * A run in pictures: how many messages waited, the deliveries of the most interesting destinations,
+ * and the delay of mail, class by class.
  *
- * Destinations are drawn that had trouble, the most of it first, then those with the most mail.
+ * Destinations with trouble are drawn first, most of it in front, then those with the most mail.
  */
 #ifndef SIM_PICTURE_H
 #define SIM_PICTURE_H
@@ -12,10 +12,10 @@
 #include "buf.h"
 #include "sim_world.h"
 
-#define SIM_PICTURE_MAX (64u << 20) /* bytes that a picture, or a page, may have */
+#define SIM_PICTURE_MAX (64u << 20) /* maximum bytes of a picture or a page */
 
-/* One SVG picture with everything, its style within when it is to stand `alone`. `workload` tells
- * of outages. */
+/* Draws one SVG picture of the whole run, with its own style if it is used `alone`. `workload` has
+ * the outages. */
 void sim_picture_svg(struct buf *out, const struct sim_result *r, const struct workload *workload,
                      bool alone);
 

@@ -9,7 +9,7 @@
 #include "nexthop.h"
 #include "route.h"
 
-/* FNV-1a: the same on machines of either byte order, as hash_bytes is not. */
+/* FNV-1a gives the same result on machines of either byte order; hash_bytes does not. */
 uint64_t sim_stream_seed(uint64_t seed, const char *name)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ seed;
@@ -60,7 +60,8 @@ static struct sim_client client_of(const struct policy *policy)
     };
 }
 
-/* What site lines are matched with: the next hop's host, or all of a next hop that is none. */
+/* Returns the text that site lines are matched with: the host of the next hop, or all of a next hop
+ * that can't be parsed. */
 static struct slice host_of(struct slice nexthop)
 {
     struct nexthop parsed;
@@ -68,7 +69,7 @@ static struct slice host_of(struct slice nexthop)
     return nexthop_parse(nexthop, &parsed) ? parsed.host : nexthop;
 }
 
-/* The one before the last `@`, when the destination has one that its next hop lacks. */
+/* Removes the mailbox before the last `@`, if the destination has one that its next hop lacks. */
 static struct slice without_mailbox(const struct route *route, bool *ret_per_mailbox)
 {
     struct slice destination = slice_string(route->destination);
@@ -102,8 +103,8 @@ static struct sim_place *place_new(struct sim_places *p, const struct route *rou
     place->transport = transport_index(p, route->transport);
     place->agent = (enum conf_agent)transport->policy.agent;
     place->tuning = tuning_dest(p->conf, &policy);
-    place->tuning.policy.depth = 1; /* an agent works at one entry at a time; here it is never late
-                                       to get the next, which is what more at once are for */
+    place->tuning.policy.depth = 1; /* with a depth of 1 an agent would sometimes wait for its next
+                                     * entry; a simulated one never does */
     client = client_of(&policy);
     sim_site_init(&place->site, model, &client, p->events, sim_stream_seed(p->seed, key));
     sim_tally_init(&place->tally, place->key);
@@ -118,7 +119,7 @@ static void place_add(struct sim_places *p, struct sim_place *place)
     HASH_ADD_KEYPTR(hh, p->by_key, place->key, strlen(place->key), place);
 }
 
-/* defer_transports: their mail is not tried. */
+/* Routes mail of defer_transports to the transport retry, so that it is not tried. */
 static void hold_back(const struct conf *conf, struct route *route)
 {
     for (size_t i = 0; i < conf->defer_transports.count; i++) {
@@ -133,7 +134,7 @@ static char *key_of(const struct route *route, struct slice dest)
     size_t len = strlen(route->transport) + 1 + dest.len;
     char *key = mem_new(len + 1);
 
-    (void)snprintf(key, len + 1, "%s/%.*s", route->transport, SLICE_ARGS(dest)); /* just fits */
+    (void)snprintf(key, len + 1, "%s/%.*s", route->transport, SLICE_ARGS(dest)); /* fits exactly */
     return key;
 }
 

@@ -1,9 +1,9 @@
 /*
- * Where simulated mail goes: for each domain the transport and next hop that the configuration
- * routes it to, what its policy says there, and the simulated site behind it.
+ * Places of simulated mail: for each domain the transport and next hop to which the configuration
+ * routes it, the policy there, and the simulated site.
  *
- * Domains with the same transport and next hop share one place: behind a relay host everything is
- * one. Places are numbered in the order of the workload's domains.
+ * Domains with the same transport and next hop share one place: all mail to a relay host has one.
+ * Places are numbered in the order of the workload's domains.
  */
 #ifndef SIM_PLACES_H
 #define SIM_PLACES_H
@@ -20,16 +20,16 @@
 #include "workload.h"
 
 struct sim_place {
-    char *key;          /* owned: transport/nexthop, in lower case; also its name */
-    struct slice dest;  /* the destination within its transport: the key's end */
+    char *key;          /* owned: transport/nexthop, in lower case; also the name */
+    struct slice dest;  /* destination within its transport: the end of the key */
     uint32_t transport; /* index in the scheduler */
     enum conf_agent agent;
-    bool per_mailbox; /* each recipient is a destination of its own: localpart@dest */
+    bool per_mailbox; /* whether each recipient is its own destination: localpart@dest */
     struct tuning_dest tuning;
     struct sim_site site;
     struct sim_tally tally;
     uint32_t number; /* index in the list */
-    uint32_t rank;   /* by name, after sim_places_rank */
+    uint32_t rank;   /* order by name, after sim_places_rank */
     UT_hash_handle hh;
 };
 
@@ -39,28 +39,30 @@ struct sim_places {
     struct sched *sched;             /* borrowed */
     struct sim_events *events;       /* borrowed */
     uint64_t seed;
-    struct sim_site_model plain; /* of what no `site` line describes */
+    struct sim_site_model plain; /* model of sites without a `site` line */
     struct sim_place **list;     /* owned, with the places */
     uint32_t count;
     size_t size;
     struct sim_place *by_key;
 };
 
-/* All of these must outlive the places. Tells the scheduler of every transport. */
+/* Initializes the places and adds every transport to the scheduler. All arguments must outlive the
+ * places. */
 void sim_places_init(struct sim_places *p, const struct conf *conf, const struct workload *workload,
                      struct sched *sched, struct sim_events *events, uint64_t seed);
 void sim_places_fini(struct sim_places *p);
 
-/* The number of the place that mail for this domain goes to. `model` (borrowed, or NULL) describes
- * its site if the domain is its own next hop, or `relayed` says that it holds behind a relay, too;
- * else, the workload does. */
+/* Returns the number of the place for mail to this domain. `model` (borrowed, or NULL) is used for
+ * its site if the domain is its own next hop, or if `relayed` is true and the workload describes no
+ * site for the relay. Otherwise the workload's model is used. */
 uint32_t sim_places_need(struct sim_places *p, struct slice domain,
                          const struct sim_site_model *model, bool relayed);
 
-/* After the last sim_places_need: give each its rank. */
+/* Gives each place its rank, after the last sim_places_need. */
 void sim_places_rank(struct sim_places *p);
 
-/* The seed of one of several independent streams of random numbers, each with its own `name`. */
+/* Returns the seed of one of several independent streams of random numbers, each with its own
+ * `name`. */
 uint64_t sim_stream_seed(uint64_t seed, const char *name);
 
 #endif

@@ -8,8 +8,8 @@
 #include "class_name.h"
 #include "times.h"
 
-#define NAME_WIDTH     28 /* of a figure's name */
-#define NAME_WIDTH_MAX 44 /* of a row's; longer ones push their row to the right */
+#define NAME_WIDTH     28 /* of the name of a figure */
+#define NAME_WIDTH_MAX 44 /* of the name of a row; longer ones shift their row to the right */
 #define NUMBER_MAX     32 /* bytes of a figure */
 
 #define US_PER_MIN (60 * US_PER_S)
@@ -22,7 +22,7 @@ struct sim_interval_text sim_interval_text(int64_t us)
 {
     struct sim_interval_text t;
     char *at = t.text;
-    size_t size = sizeof t.text; /* enough for any of these */
+    size_t size = sizeof t.text; /* enough for each of these */
 
     if (us < 0) {
         (void)snprintf(at, size, "-");
@@ -67,9 +67,9 @@ static size_t own_rows(const struct sim_result *r, const struct sim_report_optio
 
 /* ---- the table ------------------------------------------------------------------------------ */
 
-/* Whatever does not fit is missing from the buffer, which says so. */
+/* Text beyond the buffer's limit is missing; the buffer has then failed. */
 
-/* As wide as the longest name needs. */
+/* Returns the width of the longest name, within limits. */
 static int name_width(const struct sim_result *r, size_t rows)
 {
     size_t width = strlen("destination");
@@ -195,7 +195,7 @@ enum figure_unit { UNIT_COUNT, UNIT_INTERVAL, UNIT_PERCENT, UNIT_BUSY };
 struct figure {
     const char *name;
     enum figure_unit unit;
-    double value; /* negative: there is none */
+    double value; /* negative: no value */
 };
 
 #define FIGURES 12
@@ -239,7 +239,8 @@ static const char *figure_text(const struct figure *f, char text[NUMBER_MAX])
     return text;
 }
 
-/* "-12.5%", "x13.0" when it is more than twice as much, "" when there is nothing to divide. */
+/* Returns the change as text: "-12.5%", "x13.0" if it more than doubles, "" without a value to
+ * compare. */
 static const char *change_text(double before, double after, char text[NUMBER_MAX])
 {
     text[0] = '\0';
@@ -309,9 +310,9 @@ void sim_report_print_diff(struct buf *out, const struct sim_result *before,
                    " recipients under two configurations.\n",
                    options->seed, before->total.messages, before->total.recipients);
     print_pair(out, "all mail", &before->total, &after->total);
-    CHECK(before->class_count == after->class_count); /* the workload is the same */
+    CHECK(before->class_count == after->class_count); /* both have the same workload */
     for (size_t i = 0; i < before->class_count && before->class_count > 1; i++) {
-        (void)snprintf(kind, sizeof kind, "class %s", before->classes[i].name); /* cut is fine */
+        (void)snprintf(kind, sizeof kind, "class %s", before->classes[i].name); /* may be cut */
         print_pair(out, kind, &before->classes[i], &after->classes[i]);
     }
     for (size_t i = 0; i < own_rows(before, options); i++) {
@@ -319,9 +320,9 @@ void sim_report_print_diff(struct buf *out, const struct sim_result *before,
     }
 }
 
-/* ---- what classes change -------------------------------------------------------------------- */
+/* ---- the effect of classes ------------------------------------------------------------------ */
 
-/* "-" when nothing was sent. */
+/* Returns a quantile of the delay as text; "-" if nothing was sent. */
 static struct sim_interval_text delay_text(const struct sim_tally *t, unsigned permille)
 {
     return sim_interval_text(t->sent > 0 ? histogram_quantile(&t->delay, permille) : -1);

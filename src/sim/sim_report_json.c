@@ -79,7 +79,8 @@ static json_t *trace_json(const struct trace *t)
     return object;
 }
 
-/* Messages that waited, by state, over time; most often the run was longer than it has samples. */
+/* Returns the numbers of waiting messages by state over time. A run that outgrew the series has
+ * merged samples. */
 static json_t *series_json(const struct sim_series *s)
 {
     json_t *active = json_array(), *incoming = json_array();

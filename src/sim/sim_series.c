@@ -13,7 +13,8 @@ static uint64_t waiting(const struct sim_series_queue *q)
     return (uint64_t)q->incoming + q->active + q->deferred + q->parked;
 }
 
-/* One of the two as it is: messages that move from one state to another are not to count twice. */
+/* Returns one of the two unchanged: messages that move from one state to another must not count
+ * twice. */
 static struct sim_series_queue merge_queue(struct sim_series_queue a, struct sim_series_queue b)
 {
     return waiting(&b) > waiting(&a) ? b : a;

@@ -3,7 +3,7 @@
 #include "check.h"
 #include "mem.h"
 
-/* A session, from its slot on; idle when no attempt uses it. */
+/* A session, from its slot on; idle while no attempt uses it. */
 struct sim_connection {
     struct sim_event expiry;
     struct sim_site *site;
@@ -68,7 +68,7 @@ static bool has_slot(const struct sim_site *site, const struct sim_host *host)
 
 static void served(struct sim_event *e);
 
-/* Over the attempt's connection, which has had its setup or needs none. */
+/* Serves the attempt over its connection, which needs `setup_us` for its setup, or 0. */
 static void serve(struct sim_attempt *a, int64_t setup_us)
 {
     struct sim_site *site = a->site;
@@ -103,7 +103,7 @@ static void serve_anew(struct sim_attempt *a)
     serve(a, distribution_draw(&site->model->setup, &site->rng));
 }
 
-/* The session ends: its slot goes to the one that has waited longest. */
+/* Ends a session, and gives its slot to the attempt that has waited longest. */
 static void close_connection(struct sim_connection *c)
 {
     struct sim_host *host = &c->site->hosts[c->host];
@@ -157,7 +157,7 @@ static void served(struct sim_event *e)
 
 /* ---- connecting ----------------------------------------------------------------------------- */
 
-/* This host would not have us. */
+/* Tries the next host, or ends the attempt, after this host rejected it. */
 static void rejected(struct sim_event *e)
 {
     struct sim_attempt *a = CONTAINER_OF(e, struct sim_attempt, event);
@@ -291,7 +291,7 @@ void sim_site_abandon(struct sim_attempt *a)
 
 /* ---- verdicts ------------------------------------------------------------------------------- */
 
-/* A bucket that leaks `limit` in limit_us: does one more fit? */
+/* Does one more recipient fit into a bucket that leaks `limit` recipients in limit_us? */
 static bool within_limit(struct sim_site *site)
 {
     const struct sim_site_model *model = site->model;

@@ -51,7 +51,7 @@ double sim_tally_busy_deviation(const struct sim_tally *t)
         return 0;
     }
     variance = t->busy_square_us / t->active_us - mean * mean;
-    return variance > 0 ? sqrt(variance) : 0; /* rounding may put it below */
+    return variance > 0 ? sqrt(variance) : 0; /* rounding can make it negative */
 }
 
 double sim_tally_defer_rate(const struct sim_tally *t)

@@ -16,40 +16,43 @@
 #include "sim_parking.h"
 #include "sim_places.h"
 
-/* People behind a domain whose transport delivers to mailboxes one by one. */
+/* Number of mailboxes of a domain whose transport delivers to mailboxes one by one. */
 #define MAILBOXES        1000
 #define MAILBOX_NAME_MAX (16 + SCHED_DEST_NAME_MAX)
-/* The step of the series at first. */
+/* Initial step of the series. */
 #define SERIES_STEP_US (100 * US_PER_MS)
 
-/* ---- what there is -------------------------------------------------------------------------- */
+/* ---- structures ----------------------------------------------------------------------------- */
 
-#define RCPT_DONE   UINT32_MAX /* as its place: it has come to its end */
+#define RCPT_DONE   UINT32_MAX /* place of a recipient with a final result */
 #define NEVER_ASKED UINT32_MAX
 
 struct rcpt {
     uint32_t place;    /* number, or RCPT_DONE */
-    uint32_t asked_ms; /* when a site was first asked to take it, since the arrival; NEVER_ASKED */
+    uint32_t asked_ms; /* time from arrival to the first attempt at a site; NEVER_ASKED */
 };
 
 struct sim_message {
-    STAILQ_ENTRY(sim_message) link; /* of those that are new */
-    struct heap_node due_node;      /* of those deferred, parked ones included */
+    STAILQ_ENTRY(sim_message) link; /* link in sim_world.incoming */
+    struct heap_node due_node;      /* node in sim_world.deferred, also of parked ones */
     struct sim_parked parked;
     int64_t due_us, arrived_us, size_bytes;
     uint64_t number; /* from 1, by arrival */
     uint32_t slot, class, rcpt_count;
-    struct slice sched_class;             /* what the scheduler knows of its class; the world's */
-    uint32_t left;                        /* recipients that have not come to their end */
-    uint32_t read;                        /* recipients looked at in this pass */
-    const struct trace_outcome *outcomes; /* of its recipients; NULL: the sites decide */
-    /* Of what is deferred in this pass: the dead destination that it waits for; several when some
-     * of it waits for something else. */
+    bool deferred;                        /* whether the message was ever deferred, so that it is
+                                           * not new mail */
+    struct slice sched_class;             /* the scheduler's name of its class; owned by the
+                                           * world */
+    uint32_t left;                        /* recipients without a final result */
+    uint32_t read;                        /* recipients read in this pass */
+    const struct trace_outcome *outcomes; /* outcomes of its recipients; NULL: the sites decide */
+    /* The dead destination that the recipients deferred in this pass wait for; `several` if some of
+     * them wait for something else. */
     struct owner_target dead;
     struct rcpt rcpts[];
 };
 
-/* A delivery that is under way. */
+/* A delivery in flight. */
 struct delivery {
     struct sim_attempt attempt;
     struct sim_world *world;
@@ -58,7 +61,7 @@ struct delivery {
     struct sched_entry entry;
     LIST_ENTRY(delivery) link;
     uint32_t rcpt_count;
-    uint32_t rcpts[]; /* numbers, from 1 */
+    uint32_t rcpts[]; /* recipients' numbers, from 1 */
 };
 
 /* A source of mail: a line of arrivals, or the trace. */
@@ -68,9 +71,10 @@ struct source {
     const struct workload_arrivals *arrivals; /* NULL: the trace */
     uint32_t *places;                         /* owned; by the domain's index */
     struct rng rng;
-    struct slice sched_class; /* of its mail; the trace's has several */
-    uint64_t sent;            /* messages so far */
-    double at_us;             /* of the next one; in fractions, so that rounding does not add up */
+    struct slice sched_class; /* class of its mail, unused for the trace, which has several */
+    uint64_t sent;            /* number of messages so far */
+    double at_us;             /* time of the next message; a fraction, so that rounding errors do
+                               * not add up */
 };
 
 struct sched_class_name {
@@ -85,9 +89,9 @@ struct sim_world {
     struct sim_places places;
     struct source *sources; /* owned */
     size_t source_count, sources_open;
-    struct sim_site_model *trace_models; /* owned; of the trace's domains */
+    struct sim_site_model *trace_models; /* owned; models of the trace's domains */
 
-    struct sim_message **slots; /* owned; the messages there are, by slot */
+    struct sim_message **slots; /* owned; the existing messages, by slot */
     uint32_t *free_slots;       /* owned; a stack */
     uint32_t slot_size, free_count;
     uint64_t messages_made;
@@ -100,11 +104,11 @@ struct sim_world {
     LIST_HEAD(, delivery) deliveries;
 
     struct rng retry_rng;
-    struct sim_tally *classes; /* owned; the trace's behind the workload's */
+    struct sim_tally *classes; /* owned; first the workload's, then the trace's */
     size_t class_count;
     struct sched_class_name *sched_classes;  /* uthash */
     struct sim_series *series;               /* owned */
-    uint32_t followed[SIM_SERIES_DESTS_MAX]; /* places of its destinations */
+    uint32_t followed[SIM_SERIES_DESTS_MAX]; /* numbers of the places that it records */
     struct sim_result result;
     const struct sim_tally **sorted; /* owned; for the result */
 };
@@ -149,7 +153,7 @@ static void slots_grow(struct sim_world *w)
     w->slot_size = size;
 }
 
-/* Its recipients are the caller's to fill in. */
+/* Returns a new message, whose recipients the caller fills in. */
 static struct sim_message *message_new(struct sim_world *w, uint32_t class, uint32_t rcpt_count,
                                        int64_t size_bytes)
 {
@@ -185,8 +189,8 @@ static uint32_t messages_waiting(const struct sim_world *w)
 
 /* ---- where messages wait -------------------------------------------------------------------- */
 
-/* The scheduler's name of a recipient's destination; `room` is for one that is made up. The local
- * part comes from the message and the recipient, so a retry finds the same mailbox. */
+/* Returns the scheduler's name of a recipient's destination; `room` is for a generated one. The
+ * local part is derived from the message and the recipient, so a retry uses the same mailbox. */
 static struct slice dest_of(const struct sim_message *m, uint32_t n, const struct sim_place *place,
                             char room[MAILBOX_NAME_MAX])
 {
@@ -203,7 +207,8 @@ static struct slice dest_of(const struct sim_message *m, uint32_t n, const struc
     return slice_of(room, (size_t)len);
 }
 
-/* When a message that was not delivered is due again: as old as it is, within bounds. */
+/* Returns the time of the next pass of a message that was not delivered: its age from now, within
+ * bounds. */
 static int64_t back_off(struct sim_world *w, const struct sim_message *m)
 {
     return us_add(now_of(w).us,
@@ -216,8 +221,8 @@ static void defer_until(struct sim_world *w, struct sim_message *m, int64_t due_
     heap_add(&w->deferred, &m->due_node);
 }
 
-/* When a message that is parked is looked at though the scheduler did not ask for it. Senders get
- * no warnings here. */
+/* Returns the time at which a parked message is checked even if the scheduler has not requested it.
+ * There are no delay notices in the simulation. */
 static int64_t parked_until(struct sim_world *w, const struct sim_message *m)
 {
     const struct conf *conf = w->options.conf;
@@ -233,7 +238,7 @@ static void park(struct sim_world *w, struct sim_message *m, const struct sim_pa
     defer_until(w, m, parked_until(w, m));
 }
 
-/* The one copy of a class's name for the scheduler. */
+/* Returns the world's only copy of the scheduler's name of a class. */
 static struct slice sched_class_need(struct sim_world *w, struct slice name)
 {
     struct sched_class_name *l;
@@ -247,7 +252,7 @@ static struct slice sched_class_need(struct sim_world *w, struct slice name)
     return slice_of(l->name, name.len);
 }
 
-/* One more recipient of the message, number `n`, waits for its destination. */
+/* Adds the destination of recipient `n` to the target. */
 static void target_add(const struct sim_world *w, const struct sim_message *m,
                        struct owner_target *t, uint32_t n)
 {
@@ -257,7 +262,8 @@ static void target_add(const struct sim_world *w, const struct sim_message *m,
     owner_target_add(t, place->transport, dest_of(m, n, place, room));
 }
 
-/* Where all recipients left are for, if for one destination. To be released. */
+/* Returns the destination of all recipients that are left, if there is only one. The caller calls
+ * owner_target_fini. */
 static struct owner_target target_of(const struct sim_world *w, const struct sim_message *m)
 {
     struct owner_target t = {.several = false};
@@ -270,23 +276,26 @@ static struct owner_target target_of(const struct sim_world *w, const struct sim
     return t;
 }
 
-/* Is the message to wait for the share of the one destination that all of it is for? */
+/* Should the message wait for the share of its only destination? */
 static bool waits_for_share(const struct sim_world *w, const struct sim_message *m,
                             const struct owner_target *t)
 {
     return owner_target_full(w->sched, t, m->sched_class);
 }
 
-/* Unlike what the scheduler parks itself it must be told of this. */
+/* Parks a message and reports that to the scheduler, unlike `park`, which is for messages that the
+ * scheduler itself parks. */
 static void park_and_tell(struct sim_world *w, struct sim_message *m, const struct owner_target *t)
 {
-    const struct sim_parking_key key = {t->transport, slice_string(t->dest), m->sched_class};
+    struct sim_parking_key key = {t->transport, slice_string(t->dest), m->sched_class, false};
 
+    m->deferred = !owner_parks_as_new(w->sched, key.transport, key.dest, !m->deferred);
+    key.deferred = m->deferred;
     park(w, m, &key);
     sched_parked(w->sched, now_of(w), key.transport, key.dest, key.class_name);
 }
 
-/* A message has come. */
+/* Parks or queues a message that has just arrived. */
 static void enqueue(struct sim_world *w, struct sim_message *m)
 {
     struct owner_target t = target_of(w, m);
@@ -319,8 +328,8 @@ static void message_arrived(struct sim_world *w, struct sim_message *m)
     for (uint32_t i = 0; i < m->rcpt_count; i++) {
         bool first = i == 0 || m->rcpts[i].place != m->rcpts[i - 1].place;
 
-        /* A message that returns to a destination within its list counts there again: telling
-         * would cost a set per message. */
+        /* A message that returns to a destination within its list counts there again: recognizing
+         * this would cost a set per message. */
         tally_arrival(&w->places.list[m->rcpts[i].place]->tally, w, first ? 1 : 0, 1);
     }
     if (messages_waiting(w) > w->result.queue_peak) {
@@ -434,8 +443,8 @@ static void trace_wait(struct source *s)
     sim_event_set(&s->world->events, &s->event, t->messages[s->sent].at_us - now_of(s->world).us);
 }
 
-/* As the daemon would have it with this configuration: a field that marks bulk mail counts with
- * default_class = auto alone. */
+/* Returns the class that the daemon would give the message with this configuration: a field that
+ * marks bulk mail counts only with default_class = auto. */
 static struct slice sched_class_of_traced(struct sim_world *w, const struct trace_message *m)
 {
     const struct conf *conf = w->options.conf;
@@ -470,7 +479,8 @@ static void trace_due(struct sim_event *e)
     trace_wait(s);
 }
 
-/* As the workload describes it; the log's times where that does not tell them. */
+/* Returns the workload's model of a traced domain, with the log's times unless the workload sets
+ * them. */
 static struct sim_site_model traced_model(const struct workload *workload,
                                           const struct trace_domain *d)
 {
@@ -500,7 +510,8 @@ static void trace_open(struct sim_world *w, struct source *s, const struct trace
         const struct trace_domain *d = t->domains[i];
 
         w->trace_models[i] = traced_model(w->options.workload, d);
-        /* A journal of events is this daemon's: its mail took the way that it takes now. */
+        /* A journal of events comes from this daemon, so its mail went through the present
+         * relays. */
         s->places[i] = sim_places_need(&w->places, slice_string(d->name), &w->trace_models[i],
                                        t->outcomes != NULL);
     }
@@ -554,8 +565,8 @@ static void settle(struct sim_world *w, struct sim_message *m, uint32_t rcpt_n,
     }
 }
 
-/* After an attempt: what is deferred waits for its back-off, not for its destination to get well.
- */
+/* Settles a recipient after an attempt: a deferred one waits for its back-off, not for its
+ * destination. */
 static void settle_attempted(struct sim_world *w, struct sim_message *m, uint32_t rcpt_n,
                              enum sim_disposition disposition)
 {
@@ -565,7 +576,7 @@ static void settle_attempted(struct sim_world *w, struct sim_message *m, uint32_
 
 /* ---- deliveries ----------------------------------------------------------------------------- */
 
-/* For each of the three that count it. */
+/* Counts a delivery for the run, its class and its place. */
 static void tally_busy(struct sim_world *w, const struct delivery *f, int change)
 {
     sim_tally_busy(&w->result.total, now_of(w), change);
@@ -591,7 +602,7 @@ static int64_t milliseconds_up(int64_t us)
     return (us + US_PER_MS - 1) / US_PER_MS;
 }
 
-/* What the site that was reached says of one recipient. */
+/* Returns the reply of a site that was reached for one recipient. */
 static enum sim_disposition verdict_on(struct delivery *f, uint32_t rcpt_n)
 {
     static const enum sim_disposition dispositions[] = {[SIM_SENT] = SIM_DISPOSITION_SENT,
@@ -621,7 +632,8 @@ static enum sim_disposition verdict_on(struct delivery *f, uint32_t rcpt_n)
 static void delivery_end(struct sim_world *w, struct delivery *f, enum sched_outcome outcome)
 {
     const char *reason =
-        outcome == SCHED_DEST_FAIL ? sim_try_text(f->attempt.result) : ""; /* kept when dead */
+        outcome == SCHED_DEST_FAIL ? sim_try_text(f->attempt.result) : ""; /* kept if the
+                                                                            * destination dies */
 
     tally_busy(w, f, -1);
     LIST_REMOVE(f, link);
@@ -645,7 +657,7 @@ static void attempt_done(struct sim_attempt *a)
     delivery_end(w, f, reached ? SCHED_OK : SCHED_DEST_FAIL);
 }
 
-/* Of transports that need no site the verdict is in their nature. False: it needs one. */
+/* Gets the fixed result of a transport that needs no site. Returns false if it needs one. */
 static bool disposition_here(enum conf_agent agent, enum sim_disposition *ret_disposition)
 {
     switch (agent) {
@@ -705,13 +717,13 @@ static void deliver(struct sim_world *w, const struct sched_action *action)
 
 /* ---- reading recipients --------------------------------------------------------------------- */
 
-/* A recipient on its way to the scheduler. */
+/* A recipient about to be passed to the scheduler. */
 struct reading {
     uint32_t n;
     const struct sim_place *place;
 };
 
-/* The queue process's order: by domain, then by address. */
+/* Orders as the queue process does: by domain, then by address. */
 static int compare_readings(const void *a, const void *b)
 {
     const struct reading *x = a, *y = b;
@@ -775,7 +787,7 @@ static void read_recipients(struct sim_world *w, struct sim_message *m, uint32_t
         }
     }
     while (m->read < m->rcpt_count && m->rcpts[m->read].place == RCPT_DONE) {
-        m->read++; /* so that the end is seen with the last one */
+        m->read++; /* so that the end is noticed with the last one */
     }
     give_recipients(w, m, readings, count);
     mem_free(readings);
@@ -795,7 +807,7 @@ static void open_message(struct sim_world *w, struct sim_message *m)
                         class_weight(w->options.conf, tuning_class_of(m->sched_class)));
 }
 
-/* Mail that is as old as its lifetime when its pass ends goes back. */
+/* Settles all recipients that are left as expired if the message has reached its lifetime. */
 static void give_up_if_old(struct sim_world *w, struct sim_message *m)
 {
     if (now_of(w).us - m->arrived_us < w->options.conf->maximal_queue_lifetime_us) {
@@ -808,11 +820,12 @@ static void give_up_if_old(struct sim_world *w, struct sim_message *m)
     }
 }
 
-/* Nothing of it is in the scheduler any more: gone, deferred, or (for a dead destination alone)
- * parked, to go on as soon as that is well. */
+/* Ends a pass when the scheduler has nothing left of the message: frees or defers it, or (if all
+ * wait for one dead destination) parks it, so that it continues when the destination is well. */
 static void end_pass(struct sim_world *w, struct sim_message *m)
 {
     give_up_if_old(w, m);
+    m->deferred = true;
     if (m->left == 0) {
         message_free(w, m);
     } else if (owner_target_is_one(&m->dead)) {
@@ -822,7 +835,7 @@ static void end_pass(struct sim_world *w, struct sim_message *m)
     }
 }
 
-/* The scheduler wants it parked, and knows that it is. */
+/* Ends a pass with parking, as requested by the scheduler. */
 static void end_pass_parked(struct sim_world *w, struct sim_message *m,
                             const struct sched_action *action)
 {
@@ -830,7 +843,10 @@ static void end_pass_parked(struct sim_world *w, struct sim_message *m,
     if (m->left == 0) {
         message_free(w, m);
     } else {
-        park(w, m, &(struct sim_parking_key){action->transport, action->dest, action->class_name});
+        m->deferred |= m->dead.several || m->dead.dest != NULL;
+        park(w, m,
+             &(struct sim_parking_key){action->transport, action->dest, action->class_name,
+                                       m->deferred});
     }
 }
 
@@ -838,21 +854,29 @@ static void admit(struct sim_world *w, const struct sched_action *action)
 {
     char *dest = mem_copy(action->dest.ptr, action->dest.len);
     char *class_name = mem_copy(action->class_name.ptr, action->class_name.len);
-    const struct sim_parking_key key = {action->transport, slice_string(dest),
-                                        slice_string(class_name)};
+    struct sim_parking_key key = {action->transport, slice_string(dest), slice_string(class_name),
+                                  false};
+    struct owner_turns turns = {.deferred = action->deferred_first};
     uint32_t max = action->max, count = 0;
-    struct sim_parked *first;
 
-    while ((first = sim_parking_first(&w->parkings, &key)) != NULL && count < max) {
-        struct sim_message *m = CONTAINER_OF(first, struct sim_message, parked);
+    while (count < max && owner_turns_go_on(&turns)) {
+        struct sim_parked *first;
 
-        sim_parking_remove(&w->parkings, first);
-        heap_remove(&w->deferred, &m->due_node);
-        open_message(w, m);
-        count++;
+        key.deferred = turns.deferred;
+        first = sim_parking_first(&w->parkings, &key);
+        if (first != NULL) {
+            struct sim_message *m = CONTAINER_OF(first, struct sim_message, parked);
+
+            sim_parking_remove(&w->parkings, first);
+            heap_remove(&w->deferred, &m->due_node);
+            m->deferred |= key.deferred;
+            open_message(w, m);
+            count++;
+        }
+        owner_turns_took(&turns, first != NULL);
     }
     sched_admitted(w->sched, now_of(w), key.transport, key.dest, key.class_name, count,
-                   first != NULL);
+                   owner_turns_go_on(&turns));
     mem_free(class_name);
     mem_free(dest);
 }
@@ -874,7 +898,7 @@ static void defer_unattempted(struct sim_world *w, const struct sched_action *ac
     }
 }
 
-/* The message that an action is about; NULL for those about a destination. */
+/* Returns the message of an action; NULL if the action concerns a destination. */
 static struct sim_message *subject_of(const struct sim_world *w, const struct sched_action *action)
 {
     switch (action->type) {
@@ -923,8 +947,10 @@ static void decide(struct sim_world *w, const struct sched_action *action)
     case SCHED_ADMIT:
         admit(w, action);
         break;
-    case SCHED_NONE:
     case SCHED_DEST_DEAD:
+        sim_parkings_defer(&w->parkings, action->transport, action->dest);
+        break;
+    case SCHED_NONE:
     case SCHED_DEST_PROBED:
     case SCHED_DEST_REVIVED:
         break;
@@ -949,7 +975,7 @@ static struct sim_message *first_deferred(const struct sim_world *w)
     return top == NULL ? NULL : CONTAINER_OF(top, struct sim_message, due_node);
 }
 
-/* Open it, or let it wait for the share of its destination. */
+/* Opens the message, or lets it wait for the share of its destination. */
 static void open_or_park(struct sim_world *w, struct sim_message *m)
 {
     struct owner_target t = {.several = m->left > OWNER_LOOK_MAX};
@@ -961,11 +987,12 @@ static void open_or_park(struct sim_world *w, struct sim_message *m)
         park_and_tell(w, m, &t);
     } else {
         open_message(w, m);
+        owner_feed_opened(&w->feed, w->sched);
     }
     owner_target_fini(&t);
 }
 
-/* False, here and below, when there is none. */
+/* Return false if there is no such message. */
 static bool import_new(struct sim_world *w)
 {
     struct sim_message *m = STAILQ_FIRST(&w->incoming);
@@ -979,26 +1006,24 @@ static bool import_new(struct sim_world *w)
     return true;
 }
 
-/* A parked message is due: true when it stays parked, or was given up. */
+/* Returns true if a parked message that is due stays parked, or has expired. */
 static bool stays_parked(struct sim_world *w, struct sim_message *m)
 {
     struct owner_target t = target_of(w, m);
     bool stays = waits_for_share(w, m, &t);
 
-    owner_target_fini(&t);
-    if (!stays) {
-        return false;
-    }
-    give_up_if_old(w, m);
-    if (m->left == 0) {
+    if (stays) {
         sim_parking_remove(&w->parkings, &m->parked);
         heap_remove(&w->deferred, &m->due_node);
-        message_free(w, m);
-    } else {
-        m->due_us = parked_until(w, m);
-        heap_moved(&w->deferred, &m->due_node);
+        give_up_if_old(w, m);
+        if (m->left == 0) {
+            message_free(w, m);
+        } else {
+            park_and_tell(w, m, &t);
+        }
     }
-    return true;
+    owner_target_fini(&t);
+    return stays;
 }
 
 static bool import_due(struct sim_world *w)
@@ -1015,21 +1040,24 @@ static bool import_due(struct sim_world *w)
     if (m->parked.parking != NULL) {
         sim_parking_remove(&w->parkings, &m->parked);
         open_message(w, m);
+        owner_feed_opened(&w->feed, w->sched);
     } else {
         open_or_park(w, m);
     }
     return true;
 }
 
-/* Bring messages into the scheduler, new and deferred ones in turn, as the queue process does.
- * True when there may be more right now. */
+/* Brings messages into the scheduler, new and deferred ones alternately, as the queue process does.
+ * Returns true if there may be more right now. */
 static bool import(struct sim_world *w)
 {
     owner_feed_begin(&w->feed);
     while (owner_feed_goes_on(&w->feed, sched_has_room(w->sched))) {
-        owner_feed_took(&w->feed, w->feed.deferred ? import_due(w) : import_new(w));
+        owner_feed_took(&w->feed, w->feed.turns.deferred ? import_due(w) : import_new(w));
+        pull_decisions(w); /* the next message must see an updated share */
     }
-    (void)owner_feed_end(&w->feed, sched_has_room(w->sched)); /* decisions make room */
+    (void)owner_feed_end(&w->feed, w->sched, sched_has_room(w->sched),
+                         conf_new_mail_first(w->options.conf)); /* decisions free places */
     return w->feed.fed > 0;
 }
 
@@ -1049,7 +1077,7 @@ static struct sim_series_dest sample_place(const struct sim_world *w, const stru
     };
 }
 
-/* The present holds until `until`, which may be many samples away. */
+/* Adds samples of the present state up to `until`, possibly many. */
 static void sample(struct sim_world *w, struct mono until)
 {
     struct sim_series_queue queue = {
@@ -1070,14 +1098,14 @@ static void sample(struct sim_world *w, struct mono until)
     }
 }
 
-/* When the next thing happens; MONO_NEVER when the run is over. */
+/* Returns the time of the next event; MONO_NEVER if the run is over. */
 static struct mono next_moment(const struct sim_world *w)
 {
     const struct sim_message *m = first_deferred(w);
     struct mono at = mono_min(sim_events_next(&w->events), sched_wake_at(w->sched));
 
     if (w->sources_open == 0 && messages_waiting(w) == 0) {
-        return MONO_NEVER; /* a connection that is kept yet changes nothing */
+        return MONO_NEVER; /* a kept connection changes nothing */
     }
     if (m != NULL && sched_has_room(w->sched)) {
         at = mono_min(at, (struct mono){m->due_us});
@@ -1113,11 +1141,6 @@ void sim_world_run(struct sim_world *w)
     while (sim_world_step(w)) {
         continue;
     }
-}
-
-struct mono sim_world_now(const struct sim_world *w)
-{
-    return now_of(w);
 }
 
 const struct sched *sim_world_sched(const struct sim_world *w)
@@ -1199,7 +1222,7 @@ static void sources_open(struct sim_world *w)
     }
 }
 
-/* Does a `site` line name this one and no other? */
+/* Does a `site` line name this place and no other? */
 static bool named(const struct sim_world *w, const struct sim_place *place)
 {
     const struct workload *workload = w->options.workload;
@@ -1212,7 +1235,8 @@ static bool named(const struct sim_world *w, const struct sim_place *place)
     return false;
 }
 
-/* The series follows what the workload names, and then whatever it brings mail for first. */
+/* Chooses destinations for the series: with `those_named` those that the workload names, else the
+ * others in the order of their mail. */
 static void follow(struct sim_world *w, bool those_named)
 {
     for (uint32_t i = 0; i < w->places.count; i++) {

@@ -1,8 +1,8 @@
 #include "svg.h"
 
-/* The palette is Okabe and Ito's, which most colour-blind people can tell apart, made lighter where
- * the ground is dark. Programs that know no variables (librsvg) take the plain colour that stands
- * before each. */
+/* The palette is Okabe and Ito's, which most colour-blind people can distinguish, made lighter on a
+ * dark background. Programs without support for variables (librsvg) use the plain colour before
+ * each. */
 static const char style[] =
     ":root{--paper:#fff;--ink:#1c2024;--mute:#5c6670;--grid:#e4e7eb;--shade:#d55e00;--s0:#0072b2;"
     "--s1:#56b4e9;--s2:#d55e00;--s3:#cc79a7;--busy:#009e73;--win:#1c2024}\n"
@@ -45,7 +45,7 @@ void svg_add_escaped(struct buf *out, struct slice text)
         if (c == '<' || c == '>' || c == '&' || c == '"' || c == '\'') {
             (void)buf_addf(out, "&#%d;", c);
         } else if ((unsigned char)c < ' ' || c == 0x7f) {
-            (void)buf_add_byte(out, '?'); /* what XML does not have */
+            (void)buf_add_byte(out, '?'); /* not allowed in XML */
         } else {
             (void)buf_add_byte(out, c);
         }
@@ -80,7 +80,7 @@ void svg_line(struct buf *out, double x1, double y1, double x2, double y2, const
                    x1, y1, x2, y2, classes);
 }
 
-/* The end of an element that may have a title within. */
+/* Ends an element that may contain a title. */
 static void add_title(struct buf *out, const char *element, struct slice title)
 {
     if (title.len == 0) {

@@ -71,7 +71,7 @@ static double y_of(const struct time_chart *c, double value)
     return c->top + c->height * (1 - (value > c->max ? c->max : value) / c->max);
 }
 
-/* "20k", "1.5M". */
+/* Adds a label such as "20k" or "1.5M". */
 static void add_count_label(struct buf *out, const struct time_chart *c, double value)
 {
     char text[32];
@@ -84,7 +84,7 @@ static void add_count_label(struct buf *out, const struct time_chart *c, double 
     svg_text(out, c->left - 6, y_of(c, value) + 4, "m e", slice_string(text));
 }
 
-/* "0", "45s", "1h", "1h30m": no part that is 0. */
+/* Adds a label such as "0", "45s", "1h" or "1h30m", without parts that are 0. */
 static void add_time_label(struct buf *out, const struct time_chart *c, int64_t us)
 {
     static const struct {
@@ -140,13 +140,13 @@ void time_chart_period(struct buf *out, const struct time_chart *c, int64_t from
     }
 }
 
-/* Where sample i begins; the one behind the last ends the chart. */
+/* Returns the beginning of sample i; the one after the last is the end of the chart. */
 static double sample_x(const struct time_chart *c, size_t i)
 {
     return x_of(c, (int64_t)i * c->step_us);
 }
 
-/* A step line from the left to the right, only where it changes. */
+/* Adds a step line from left to right, with points only where it changes. */
 static void add_steps(struct buf *out, const struct time_chart *c, const double *values,
                       size_t count)
 {
@@ -164,7 +164,7 @@ static void add_steps(struct buf *out, const struct time_chart *c, const double 
     (void)buf_addf(out, "H%.1f", sample_x(c, count));
 }
 
-/* The same from the right to the left. */
+/* Adds a step line from right to left. */
 static void add_steps_back(struct buf *out, const struct time_chart *c, const double *values,
                            size_t count)
 {

@@ -20,7 +20,7 @@
 #define NOT_ACTIVE UINT32_MAX
 
 #define NEVER (-1)
-/* A connection that failed later than this met silence; others were refused. */
+/* Time after which a failed connection counts as timed out; others were refused. */
 #define HANG_US (5 * US_PER_S)
 
 /* A message whose end has not been seen. */
@@ -32,22 +32,22 @@ struct open_message {
     UT_hash_handle hh;
 };
 
-/* A recipient that was deferred, or of which an event has told: it will be named again. */
+/* A recipient that was deferred, or that an event has named: further lines will name it. */
 struct again {
     struct {
-        uint64_t message, address; /* number and hash */
+        uint64_t message, address; /* number of the message and hash of the address */
     } key;
-    size_t rcpt;         /* its index */
-    int64_t deferred_us; /* when its site did so last; NEVER */
+    size_t rcpt;         /* index of the recipient */
+    int64_t deferred_us; /* time of the last deferral by its site; NEVER */
     UT_hash_handle hh;
 };
 
 struct domain_slot {
     const char *name; /* borrowed from the trace */
     uint32_t index;
-    int64_t down_us, failed_us; /* since when, and at last, it was not reached; NEVER */
+    int64_t down_us, failed_us; /* times of the first and the last failure to reach it; NEVER */
     bool hangs;
-    int64_t reached_us; /* at last; NEVER */
+    int64_t reached_us; /* time of the last success; NEVER */
     UT_hash_handle hh;
 };
 
@@ -57,13 +57,14 @@ struct trace_reader {
     struct open_message *open;
     struct again *again;
     struct domain_slot *domains;
-    uint32_t *rcpt_messages; /* owned; beside trace->rcpts, which is in the log's order for now */
+    uint32_t *rcpt_messages; /* owned; parallel to trace->rcpts, which is still in the log's
+                              * order */
     size_t message_size, rcpt_size, outcome_size;
     struct rng rng;
-    bool tells_outcomes; /* it was events */
+    bool tells_outcomes; /* whether the lines were events */
 };
 
-/* ---- what has been seen --------------------------------------------------------------------- */
+/* ---- domains and messages ------------------------------------------------------------------- */
 
 static struct domain_slot *domain_add(struct trace_reader *r, char *name)
 {
@@ -81,7 +82,7 @@ static struct domain_slot *domain_add(struct trace_reader *r, char *name)
     return slot;
 }
 
-/* NULL: one too many. */
+/* Returns the slot of a domain; NULL beyond the limit. */
 static struct domain_slot *domain_need(struct trace_reader *r, struct slice written)
 {
     char *name = mem_copy(written.ptr, written.len);
@@ -102,7 +103,7 @@ static struct domain_slot *domain_need(struct trace_reader *r, struct slice writ
     return slot;
 }
 
-/* Keep a fair choice of all deliveries (Vitter's algorithm R). */
+/* Keeps a fair sample of all deliveries (Vitter's algorithm R). */
 static void sample(struct trace_reader *r, struct trace_domain *d, int64_t took_us)
 {
     uint64_t place;
@@ -137,7 +138,7 @@ static struct open_message *open_add(struct trace_reader *r, struct slice id)
     return m;
 }
 
-/* The number of a class; 0: one too many. */
+/* Returns the number of a class; 0 beyond the limit. */
 static uint8_t class_need(struct trace *t, struct slice name)
 {
     size_t i = 0;
@@ -154,7 +155,7 @@ static uint8_t class_need(struct trace *t, struct slice name)
     return (uint8_t)(i + 1);
 }
 
-/* False, here and below: it passes a limit. */
+/* Takes the class of a message. Returns false beyond a limit, as the functions below do. */
 static bool take_class(struct trace_reader *r, const struct trace_line *l)
 {
     struct open_message *m = open_find(r, l->id);
@@ -171,8 +172,8 @@ static bool take_class(struct trace_reader *r, const struct trace_line *l)
     return true;
 }
 
-/* An event of a delivery tells the class that the scheduler knew. That of marked mail and that of
- * other mail are those of default_class = auto, unless the message came with one. */
+/* Takes the class from an event of a delivery, which is the scheduler's. The classes of bulk mail
+ * and of other mail are those of default_class = auto, unless the message arrived with a class. */
 static void note_class(struct trace_reader *r, const struct open_message *m,
                        const struct trace_line *l)
 {
@@ -188,7 +189,7 @@ static void note_class(struct trace_reader *r, const struct open_message *m,
 static bool add_recipient(struct trace_reader *r, uint32_t message, uint32_t domain);
 static void again_add(struct trace_reader *r, uint32_t message, struct slice address, size_t rcpt);
 
-/* The event of a message that has come names its recipient when there is one only. */
+/* Takes the recipient from the event of an arrival, which names it if there is only one. */
 static bool take_recipient(struct trace_reader *r, uint32_t message, const struct trace_line *l)
 {
     struct domain_slot *slot;
@@ -211,7 +212,7 @@ static bool take_active(struct trace_reader *r, const struct trace_line *l)
     struct open_message *m = open_find(r, l->id);
 
     if (m != NULL && m->number != NOT_ACTIVE) {
-        return true; /* it was deferred and comes again */
+        return true; /* it was deferred and is active again */
     }
     if (t->message_count == TRACE_MESSAGES_MAX) {
         return false;
@@ -257,7 +258,7 @@ static void again_add(struct trace_reader *r, uint32_t message, struct slice add
     HASH_ADD(hh, r->again, key, sizeof a->key, a);
 }
 
-/* A recipient of a message; false: one too many. */
+/* Adds a recipient to a message; returns false beyond the limit. */
 static bool add_recipient(struct trace_reader *r, uint32_t message, uint32_t domain)
 {
     struct trace *t = r->trace;
@@ -277,9 +278,10 @@ static bool add_recipient(struct trace_reader *r, uint32_t message, uint32_t dom
     return true;
 }
 
-/* ---- what sites did, of events -------------------------------------------------------------- */
+/* ---- outcomes from events ------------------------------------------------------------------- */
 
-/* Half way from the last failure to the next success: when it was over is not known better. */
+/* Returns the middle between the last failure and the next success, as the actual end of an outage
+ * is not known. */
 static int64_t between(int64_t failed_us, int64_t begun_us)
 {
     return begun_us > failed_us ? failed_us + (begun_us - failed_us) / 2 : failed_us;
@@ -297,8 +299,8 @@ static void outage_end(struct trace_reader *r, struct domain_slot *slot, int64_t
     slot->down_us = NEVER;
 }
 
-/* The domain's site was reached, or not: the rest is an outage's beginning and end. False: others
- * reached it meanwhile, so this is about one delivery. */
+/* Updates the domain's outage after its site was reached or not. Returns false if other deliveries
+ * reached the site since, so that the failure concerns only one delivery. */
 static bool domain_tried(struct trace_reader *r, struct domain_slot *slot,
                          const struct trace_line *l)
 {
@@ -322,7 +324,7 @@ static bool domain_tried(struct trace_reader *r, struct domain_slot *slot,
     return true;
 }
 
-/* What became of a recipient. `a`: what was known of it before, or NULL. */
+/* Records the outcome of a recipient. `a`: earlier data of it, or NULL. */
 static void note_outcome(struct trace_reader *r, struct domain_slot *slot, struct again *a,
                          size_t rcpt, const struct trace_line *l)
 {
@@ -442,9 +444,9 @@ void trace_reader_line(struct trace_reader *r, struct slice line)
     json_decref(event);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- the whole trace ------------------------------------------------------------------------ */
 
-/* Bring the recipients together by message. */
+/* Sorts the recipients by message. */
 static void group_recipients(struct trace_reader *r)
 {
     struct trace *t = r->trace;
@@ -472,7 +474,8 @@ static void group_recipients(struct trace_reader *r)
     t->outcomes = outcomes;
 }
 
-/* What was deferred, and not heard of again, stays so; what was not reached, too. */
+/* Ends the outcomes: a recipient whose last line is a deferral stays deferred, and a site that was
+ * not reached at the end stays down. */
 static void end_outcomes(struct trace_reader *r)
 {
     struct domain_slot *d, *next_d;
@@ -499,7 +502,7 @@ static void shift(int64_t *time_us, int64_t by_us)
     }
 }
 
-/* Let time begin with the first message. */
+/* Shifts all times so that the first message is at 0. */
 static void shift_outcomes(struct trace *t)
 {
     for (size_t i = 0; t->outcomes != NULL && i < t->rcpt_count; i++) {
@@ -524,7 +527,8 @@ static int compare_arrival(const void *a, const void *b)
     return x->first_rcpt < y->first_rcpt ? -1 : x->first_rcpt > y->first_rcpt;
 }
 
-/* Leave out those without a recipient, put the rest in order, and let time begin at 0. */
+/* Leaves out messages without a recipient, sorts the others, and shifts their times so that the
+ * first is at 0. */
 static void order_messages(struct trace *t)
 {
     size_t kept = 0;
@@ -599,8 +603,8 @@ void trace_free(struct trace *t)
 
 /* ---- files ---------------------------------------------------------------------------------- */
 
-/* Hand on the lines that are complete. One that outgrows the limit is cut there; what is behind it
- * counts as lines of their own, which nothing understands. */
+/* Passes on the complete lines. A line longer than the limit is cut there; parts of it that are
+ * read later count as further lines, which are ignored. */
 static void hand_lines(struct trace_reader *r, struct buf *text, bool at_end)
 {
     struct slice rest = buf_slice(text);
@@ -629,7 +633,7 @@ static int read_lines(int fd, struct trace_reader *r)
     do {
         char *room = buf_room(&text, 65536);
 
-        CHECK(room != NULL); /* less than a line is left over from before */
+        CHECK(room != NULL); /* less than a line is left over */
         n = read(fd, room, 65536);
         if (n >= 0) {
             buf_grew(&text, (size_t)n);
@@ -650,12 +654,12 @@ struct trace *trace_load(const char *path, struct buf *error)
     struct trace *t = trace_reader_finish(r);
 
     if (fd >= 0) {
-        (void)close(fd); /* only read from */
+        (void)close(fd); /* read only */
     }
     if (rc == 0 && t->message_count == 0) {
         (void)buf_addf(error, "%s: error: no mail in it\n", path); /* a path fits */
     } else if (rc != 0) {
-        (void)buf_addf(error, "%s: error: %s\n", path, strerror(-rc)); /* as above */
+        (void)buf_addf(error, "%s: error: %s\n", path, strerror(-rc)); /* a path fits */
     } else {
         return t;
     }

@@ -3,9 +3,9 @@
 #include "class_name.h"
 #include "times.h"
 
-/* Times are numbers of seconds; what is beyond these is no time. */
+/* Maximum of a time in seconds; greater numbers are not valid times. */
 #define SECONDS_MAX 1e11
-#define SIZE_PLAIN  4096 /* of reports, whose events tell none */
+#define SIZE_PLAIN  4096 /* of reports, whose events have no size */
 
 bool trace_event_is(struct slice line)
 {
@@ -20,7 +20,7 @@ static struct slice text_of(const json_t *event, const char *name)
                                 : SLICE("");
 }
 
-/* Seconds as microseconds; -1: it is no number of them. */
+/* Returns seconds as microseconds; -1 if the value is not valid. */
 static int64_t time_of(const json_t *number)
 {
     double s = json_number_value(number);
@@ -46,7 +46,7 @@ static bool domain_good(struct slice domain)
     return domain.len > 0 && domain.len <= TRACE_DOMAIN_MAX;
 }
 
-/* A message has come: "received", or with `id` a report. */
+/* Reads the arrival of a message: "received", or a report if `id` names its id. */
 static void read_arrival(const json_t *event, const char *id, struct trace_line *l)
 {
     const json_t *size = json_object_get(event, "size");

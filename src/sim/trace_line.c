@@ -8,12 +8,13 @@
 
 #define SECONDS_PER_DAY INT64_C(86400)
 #define DAYS_PER_YEAR   INT64_C(365)
-/* A month so much earlier than the last line's is one of the next year, not a line out of order. */
+/* A month that is earlier than the last line's by more than this belongs to the next year;
+ * otherwise the line is out of order. */
 #define MONTHS_BACK_MAX 6
 
 /* ---- taking a text apart -------------------------------------------------------------------- */
 
-/* `count` digits from the front. */
+/* Takes `count` digits from the front. */
 static bool take_digits(struct slice *text, size_t count, int *ret_value)
 {
     int value = 0;
@@ -41,7 +42,7 @@ static bool take_byte(struct slice *text, char c)
     return true;
 }
 
-/* What stands behind the first `key`, up to `end` or the end of the text. */
+/* Finds the text after the first `key`, up to `end` or the end of the text. */
 static bool find_value(struct slice text, const char *key, char end, struct slice *ret_value)
 {
     size_t key_len = strlen(key);
@@ -71,7 +72,8 @@ static bool take_clock(struct slice *text, int64_t *ret_seconds)
     return true;
 }
 
-/* Days from 1970-01-01 (after Howard Hinnant: years begin in March, so leap days come last). */
+/* Returns days since 1970-01-01 (after Howard Hinnant: years begin in March, so leap days come
+ * last). */
 static int64_t days_of(int year, int month, int day)
 {
     int64_t y = month <= 2 ? year - 1 : year;
@@ -113,7 +115,7 @@ static bool take_rfc3339(struct slice *text, int64_t *ret_us)
         }
         seconds -= (east ? 60 : -60) * (hours * 60 + minutes);
     } else {
-        (void)take_byte(text, 'Z'); /* without it the time is as good */
+        (void)take_byte(text, 'Z'); /* the time is valid without it */
     }
     *ret_us = (days_of(year, month, day) * SECONDS_PER_DAY + seconds) * US_PER_S + fraction_us;
     return true;
@@ -165,10 +167,10 @@ static bool take_date(struct slice *text, struct trace_clock *clock, int64_t *re
                                                          : take_syslog_date(text, clock, ret_us);
 }
 
-/* ---- what the line says --------------------------------------------------------------------- */
+/* ---- content of the line -------------------------------------------------------------------- */
 
-/* Seconds with at most six digits behind the point; at most a day, as everything else is no
- * delivery. */
+/* Parses seconds with at most six digits after the point; at most a day, as a longer time can't be
+ * that of a delivery. */
 static bool seconds_of(struct slice text, int64_t *ret_us)
 {
     struct slice fraction = text, whole = slice_cut(&fraction, '.');
@@ -280,7 +282,7 @@ static bool is_id(struct slice text)
     return text.len > 0 && text.len <= TRACE_ID_MAX;
 }
 
-/* What stands behind "HOST PROGRAM[PID]: ID: ". */
+/* Takes the text after "HOST PROGRAM[PID]: ID: ". */
 static bool take_head(struct slice *text, struct slice *ret_id)
 {
     static const char colon[] = ": ";

@@ -15,7 +15,7 @@
 #include "times.h"
 #include "value.h"
 
-#define SHOWN_MAX    40   /* bytes of a text that was refused */
+#define SHOWN_MAX    40   /* bytes of a refused text that are shown */
 #define RATE_MAX     1e6  /* per unit */
 #define EXPONENT_MAX 10.0 /* of a Zipf distribution */
 
@@ -28,17 +28,17 @@ struct reader {
     unsigned line;
     struct buf *errors;
     unsigned problems;
-    uint32_t population; /* domains of all lines */
+    uint32_t population; /* number of domains in all lines */
 };
 
-/* "NAME:LINE:COLUMN: error: `BAD': EXPECTED is expected"; `bad` is within the line. Always false.
- */
+/* Adds a message: "NAME:LINE:COLUMN: error: `BAD': EXPECTED is expected"; `bad` is within the line.
+ * Always returns false. */
 static bool refuse(struct reader *r, struct slice bad, const char *expected)
 {
     size_t shown = bad.len < SHOWN_MAX ? bad.len : SHOWN_MAX;
 
     r->problems++;
-    /* A text that has outgrown its limit says so (buf->failed) and was long enough. */
+    /* A text that has reached its limit has failed (buf->failed) and is long enough. */
     (void)buf_addf(r->errors, "%s:%u:%zu: error: `", r->name, r->line,
                    (size_t)(bad.ptr - r->line_start) + 1);
     for (size_t i = 0; i < shown; i++) {
@@ -139,7 +139,7 @@ static bool take_distribution(struct reader *r, struct slice text, enum quantity
     return true;
 }
 
-/* NUMBER/UNIT */
+/* Parses NUMBER/UNIT. */
 static bool take_rate(struct reader *r, struct slice text, double *ret_number, int64_t *ret_unit_us)
 {
     static const struct {
@@ -160,7 +160,7 @@ static bool take_rate(struct reader *r, struct slice text, double *ret_number, i
     return refuse(r, text, "a rate such as 10/s, 600/m, 100/h or 5/d is");
 }
 
-/* COUNT or COUNT:DOWN */
+/* Parses COUNT or COUNT:DOWN. */
 static bool take_bad(struct reader *r, struct slice text, struct sim_site_model *model)
 {
     struct slice rest = text, number = slice_cut(&rest, ':');
@@ -173,7 +173,7 @@ static bool take_bad(struct reader *r, struct slice text, struct sim_site_model 
     return rest.ptr == NULL || take_down(r, rest, &model->bad_down);
 }
 
-/* FROM..UNTIL or FROM..UNTIL:DOWN */
+/* Parses FROM..UNTIL or FROM..UNTIL:DOWN. */
 static bool take_outage(struct reader *r, struct slice text, struct sim_site_model *model)
 {
     struct slice rest = text, range = slice_cut(&rest, ':'), from, until;
@@ -211,7 +211,7 @@ static void population_fini(struct workload_population *p)
     *p = (struct workload_population){.count = 0};
 }
 
-/* Takes the name. The arrays have room. */
+/* Adds a name and takes it over. The arrays have room. */
 static void population_add(struct workload_population *p, char *name, double weight)
 {
     p->names[p->count] = name;
@@ -225,7 +225,7 @@ static void population_alloc(struct workload_population *p, size_t count)
     p->cumulative = mem_array(count, sizeof *p->cumulative);
 }
 
-/* DOMAIN or DOMAIN:WEIGHT, with commas between them. */
+/* Parses DOMAIN or DOMAIN:WEIGHT, with commas between them. */
 static bool take_list(struct reader *r, struct slice text, struct workload_population *p)
 {
     struct slice rest = text;
@@ -253,7 +253,7 @@ static bool take_list(struct reader *r, struct slice text, struct workload_popul
     return true;
 }
 
-/* "d1.SUFFIX" and so on, the k-th drawn in proportion to k^-exponent. */
+/* Generates "d1.SUFFIX" and so on, the k-th drawn in proportion to k^-exponent. */
 static void generate(struct workload_population *p, uint64_t count, double exponent,
                      struct slice suffix)
 {
@@ -267,7 +267,7 @@ static void generate(struct workload_population *p, uint64_t count, double expon
     }
 }
 
-/* zipf(COUNT,EXPONENT) and uniform(COUNT), either with one more argument: the suffix. */
+/* Parses zipf(COUNT,EXPONENT) and uniform(COUNT), either with the suffix as one more argument. */
 static bool take_generated(struct reader *r, struct slice text, struct slice suffix,
                            struct workload_population *p)
 {
@@ -341,10 +341,10 @@ enum key_type {
     KEY_DOWN,         /* enum sim_down */
     KEY_PERCENT,      /* double */
     KEY_DISTRIBUTION, /* struct distribution of a quantity, which is max */
-    KEY_BAD,          /* the site's */
-    KEY_OUTAGE,       /* may stand more than once */
-    KEY_LIMIT,        /* the site's */
-    KEY_CLASS,        /* the arrivals' */
+    KEY_BAD,          /* bad hosts of a site */
+    KEY_OUTAGE,       /* may occur more than once */
+    KEY_LIMIT,        /* limit of a site */
+    KEY_CLASS,        /* class of arrivals */
     KEY_AT,           /* a burst */
     KEY_RATE,         /* Poisson */
     KEY_EVERY,        /* even */
@@ -354,7 +354,7 @@ enum key_type {
 struct key {
     const char *name;
     enum key_type type;
-    size_t offset; /* of the member in what the line describes */
+    size_t offset; /* of the member in the struct that the line describes */
     uint64_t max;
 };
 
@@ -395,14 +395,14 @@ static const struct key arrivals_keys[] = {
 _Static_assert(sizeof site_keys / sizeof site_keys[0] <= KEYS_MAX, "a bit for each");
 _Static_assert(sizeof arrivals_keys / sizeof arrivals_keys[0] <= KEYS_MAX, "a bit for each");
 
-/* What one line has said so far. */
+/* State of the line being read. */
 struct line {
     const struct key *keys;
     size_t key_count;
-    uint32_t seen;                      /* a bit per key */
-    struct slice where;                 /* its name, for complaints about the line as a whole */
-    void *target;                       /* what offsets count from */
-    struct sim_site_model *site;        /* of a site's line */
+    uint32_t seen;                      /* one bit per key */
+    struct slice where;                 /* name of the line, for errors of the line as a whole */
+    void *target;                       /* struct that the offsets refer to */
+    struct sim_site_model *site;        /* of a site line */
     struct workload_arrivals *arrivals; /* of an arrivals line */
 };
 
@@ -416,8 +416,8 @@ static bool has_key(const struct line *l, const char *name)
     UNREACHABLE("no such key");
 }
 
-/* The next word behind `*rest`; blanks within parentheses belong to it. Empty at the line's end or
- * a comment. */
+/* Returns the next word of *rest; blanks within parentheses belong to it. Empty at the line's end
+ * or a comment. */
 static struct slice next_word(struct slice *rest)
 {
     struct slice word = slice_trim(*rest);
@@ -621,7 +621,7 @@ static bool take_site(struct reader *r, struct slice rest)
     return true;
 }
 
-/* Which of the ways to arrive was chosen, and is the rest in keeping with it? */
+/* Was exactly one way to arrive chosen, and do the other keys fit it? */
 static bool check_arrivals(struct reader *r, const struct line *l, struct workload_arrivals *a)
 {
     int ways = has_key(l, "at") + has_key(l, "rate") + has_key(l, "every");
@@ -682,7 +682,8 @@ static bool take_arrivals(struct reader *r, struct slice rest)
     a.name = lower_copy(l.where);
     ok = take_words(r, &l, rest);
     if (arrivals_named(w, a.name)) {
-        ok = refuse(r, l.where, "a name of its own is"); /* its random numbers hang on it */
+        ok = refuse(r, l.where, "a name of its own is"); /* the name determines its random
+                                                          * numbers */
     }
     if (w->arrivals_count == WORKLOAD_ARRIVALS_MAX) {
         ok = refuse(r, l.where, "at most 1000 lines of arrivals are");
@@ -723,7 +724,7 @@ static void take_line(struct reader *r, struct slice line)
     if (word.len == 0) {
         return;
     }
-    /* What is wrong has been told; the next line is read all the same. */
+    /* Errors were already reported; the next line is read nevertheless. */
     if (slice_equal(word, SLICE("site"))) {
         (void)take_site(r, rest);
     } else if (slice_equal(word, SLICE("arrivals"))) {
@@ -735,9 +736,9 @@ static void take_line(struct reader *r, struct slice line)
     }
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- the whole workload --------------------------------------------------------------------- */
 
-/* Does everything end? */
+/* Checks that all arrivals end. */
 static void check_whole(struct reader *r)
 {
     const struct workload *w = r->w;
@@ -800,7 +801,7 @@ static int read_whole(const char *path, struct buf *text)
         }
         break;
     }
-    (void)close(fd); /* only read from */
+    (void)close(fd); /* read only */
     return rc;
 }
 
@@ -861,7 +862,7 @@ uint32_t workload_draw_domain(const struct workload_population *p, struct rng *r
         return 0;
     }
     x = rng_double(rng) * p->cumulative[p->count - 1];
-    while (low < high) { /* the first whose cumulative weight is above x */
+    while (low < high) { /* finds the first whose cumulative weight is above x */
         uint32_t middle = low + (high - low) / 2;
 
         if (p->cumulative[middle] > x) {

@@ -32,7 +32,7 @@ struct rerun {
 
 /* ---- while it runs -------------------------------------------------------------------------- */
 
-/* Steps in which nothing happened have what there was before. */
+/* Fills the steps since the last event, in which nothing changed. */
 static uint32_t step_of(struct rerun *r, struct mono now)
 {
     int64_t step = now.us / r->step_us;
@@ -111,7 +111,7 @@ void rerun_free(struct rerun *r)
     }
 }
 
-/* ---- what came of it ------------------------------------------------------------------------ */
+/* ---- the result ----------------------------------------------------------------------------- */
 
 static json_t *delay_json(const struct histogram *h)
 {
@@ -152,7 +152,7 @@ static int compare_samples(const void *a, const void *b)
     return x->delay_us < y->delay_us ? -1 : x->delay_us > y->delay_us;
 }
 
-/* The delays of one class by step; `first` and `count` of the sorted samples are its. */
+/* Returns the delays of one class by step: `count` of the sorted samples from `first` on. */
 static json_t *class_delays(const struct rerun *r, size_t first, size_t count, const char *name)
 {
     json_t *half = json_array(), *most = json_array();

@@ -1,5 +1,5 @@
 /*
- * One run of recorded mail under a configuration, and what it tells over time.
+ * One simulation of recorded mail under a configuration, and its result over time.
  *
  * Time is cut into RERUN_STEPS equal steps from the first message to the end of the record.
  */
@@ -16,25 +16,25 @@
 #include "workload.h"
 
 #define RERUN_STEPS        120
-#define RERUN_DESTINATIONS 10 /* that are told, those with the most mail */
+#define RERUN_DESTINATIONS 10 /* in the result: those with the most mail */
 
 struct rerun;
 
-/* All are borrowed. The workload says how long it runs. */
+/* Returns a run that lasts as long as the workload. Borrows its arguments until rerun_free. */
 struct rerun *rerun_new(const struct conf *conf, const struct workload *workload,
                         const struct trace *trace);
 
-/* Go on a little. False: it is over. */
+/* Simulates a few events. Returns false when the run is over. */
 bool rerun_step(struct rerun *r);
 
-/* What came of it (docs/api.md, WhatIfRun); a new reference. Mail without a class of its own is
- * told as `unmarked`. */
+/* Returns the result (docs/api.md, WhatIfRun), a new reference. Mail without a class is counted as
+ * class `unmarked`. */
 json_t *rerun_json(struct rerun *r, const char *unmarked);
 
-/* NULL is fine. */
+/* Frees a run, which may be NULL. */
 void rerun_free(struct rerun *r);
 
-/* What really happened: `sent` and `delay` of the trace's recipients. A new reference. */
+/* Returns the recorded result, `sent` and `delay` of the trace's recipients; a new reference. */
 json_t *rerun_recorded(const struct trace *trace);
 
 #endif

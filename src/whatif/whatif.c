@@ -24,7 +24,7 @@
 #include "workload.h"
 
 #define NICE          19
-#define SLICE_US      (10 * US_PER_MS) /* of a run, then channels are looked at */
+#define SLICE_US      (10 * US_PER_MS) /* of a run between two looks at the channels */
 #define ERROR_MAX     4096
 #define PARAMETER_MAX 128 /* bytes of a parameter */
 #define VALUE_MAX     512
@@ -38,21 +38,21 @@ struct whatif {
     enum state state;
     uint64_t token;
     struct event *timer; /* the next slice */
-    /* of a run */
+    /* the current run */
     json_t *question;
     struct trace_reader *reader;
     struct trace *trace;
     struct workload *workload;
     struct conf *changed;
     struct rerun *run;
-    unsigned which; /* run */
+    unsigned which; /* index in `results` of the simulation that runs */
     json_t *results[RUNS];
     int64_t cpu_us; /* when it began */
 };
 
 /* ---- parameters ----------------------------------------------------------------------------- */
 
-/* What tuning, sim and core read. */
+/* Parameters that tuning, sim and core read. */
 static const char *const known[] = {
     "class_fairness",
     "class_fairness_merge",
@@ -113,7 +113,7 @@ bool whatif_knows(struct slice name)
 
 /* ---- the answer ----------------------------------------------------------------------------- */
 
-/* However far it has come, nothing of it is left. */
+/* Frees the current run, in whichever state. */
 static void run_end(struct whatif *w)
 {
     static const struct itimerval none;
@@ -141,7 +141,7 @@ static void run_end(struct whatif *w)
     w->state = IDLE;
 }
 
-/* Takes `answer`. */
+/* Sends an answer to control; takes `answer`. */
 static void give(struct whatif *w, unsigned status, json_t *answer)
 {
     char *text = json_dumps(answer, JSON_COMPACT | JSON_REAL_PRECISION(9));
@@ -232,7 +232,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     again(w);
 }
 
-/* All of the journal has come. */
+/* Begins to simulate: the whole journal was read. */
 static void simulate(struct whatif *w)
 {
     int64_t until_us = (int64_t)(json_number_value(json_object_get(w->question, "until")) * 1e6);
@@ -241,7 +241,7 @@ static void simulate(struct whatif *w)
     w->trace = trace_reader_finish(w->reader);
     w->reader = NULL;
     if (w->trace->message_count == 0 || w->trace->outcomes == NULL) {
-        refuse(w, 409, "hours: no mail has come in this time; more are expected, or mail");
+        refuse(w, 409, "hours: the journal has no mail of this period; choose a longer one");
         return;
     }
     buf_init(&text, ERROR_MAX);
@@ -250,7 +250,7 @@ static void simulate(struct whatif *w)
     w->workload = workload_parse(buf_slice(&text), "duration", &text);
     buf_fini(&text);
     if (w->workload == NULL) {
-        refuse(w, 400, "hours: the end of the time comes before its mail");
+        refuse(w, 400, "hours: no mail in this period");
         return;
     }
     w->state = SIMULATES;
@@ -261,7 +261,7 @@ static void simulate(struct whatif *w)
 
 /* ---- the question --------------------------------------------------------------------------- */
 
-/* A value ends with its line. */
+/* Is it one line? The configuration has one value in a line. */
 static bool value_good(struct slice value)
 {
     for (size_t i = 0; i < value.len; i++) {
@@ -272,7 +272,8 @@ static bool value_good(struct slice value)
     return value.len <= VALUE_MAX;
 }
 
-/* Lines for the configuration. False: `error` says what was expected. */
+/* Appends the changed parameters as lines of a configuration. Returns false with the expectation in
+ * `error`. */
 static bool add_lines(const json_t *set, struct buf *lines, struct buf *error)
 {
     const char *name;
@@ -290,8 +291,8 @@ static bool add_lines(const json_t *set, struct buf *lines, struct buf *error)
         if (strlen(name) > PARAMETER_MAX || !whatif_knows(slice_string(name))) {
             (void)buf_add_string(error, "set: ");
             (void)printable_add(error, slice_string(name), PARAMETER_MAX);
-            (void)buf_add_string(error, " is no parameter that the simulator knows of; "
-                                        "docs/dashboard.md lists them");
+            (void)buf_add_string(error, " has no effect in the simulator; "
+                                        "docs/dashboard.md lists those that have");
             return false;
         }
         if (!json_is_string(value) || !value_good(text)) {
@@ -303,7 +304,7 @@ static bool add_lines(const json_t *set, struct buf *lines, struct buf *error)
     return true;
 }
 
-/* The changed configuration. False: it has been refused. */
+/* Makes the changed configuration. Returns false if the request was refused. */
 static bool change(struct whatif *w)
 {
     struct conf_problems problems;
@@ -334,7 +335,7 @@ static void want_events(struct whatif *w)
     wire_put_number(w->control, WIRE_EVENTS_MORE, w->token);
 }
 
-/* A new question. False: it does not decode. */
+/* Handles a new request. Returns false if it does not decode. */
 static bool asked(struct whatif *w, struct slice body)
 {
     static const struct itimerval most = {.it_value = {.tv_sec = 2 * WHATIF_CPU_S}};
@@ -360,7 +361,7 @@ static bool asked(struct whatif *w, struct slice body)
     return true;
 }
 
-/* A page of the journal. False: it does not decode. */
+/* Handles a page of the journal. Returns false if it does not decode. */
 static bool page(struct whatif *w, struct slice body)
 {
     struct wire_answer m;
@@ -419,10 +420,10 @@ static void on_control(void *arg, struct channel *ch)
             good = (frame.type == WIRE_ASK && asked(w, frame.body)) ||
                    (frame.type == WIRE_ANSWER && page(w, frame.body));
             if (frame.fd >= 0) {
-                (void)close(frame.fd); /* none was asked for */
+                (void)close(frame.fd); /* none was requested */
             }
             if (!good) {
-                log_error("a frame of control does not decode: its channel is closed");
+                log_error("channel of control closed: a frame does not decode");
                 control_lost(w);
                 return;
             }
@@ -432,15 +433,15 @@ static void on_control(void *arg, struct channel *ch)
 
 /* ---- the role ------------------------------------------------------------------------------- */
 
-/* So that no mail waits for it, and one that grows ends before it harms. */
+/* Keeps the run from delaying mail, and ends it before its memory is a problem for the machine. */
 static void lower_limits(void)
 {
     const struct sched_param none = {.sched_priority = 0};
 
     if (setpriority(PRIO_PROCESS, 0, NICE) != 0 || sched_setscheduler(0, SCHED_IDLE, &none) != 0) {
-        log_warning("whatif: it keeps its priority: %s", strerror(errno));
+        log_warning("whatif: could not lower the priority: %s", strerror(errno));
     }
-#ifndef __SANITIZE_ADDRESS__ /* which maps more than there is */
+#ifndef __SANITIZE_ADDRESS__ /* AddressSanitizer maps more memory than there is */
     const struct rlimit memory = {WHATIF_MEMORY_MAX, WHATIF_MEMORY_MAX};
 
     CHECK(setrlimit(RLIMIT_DATA, &memory) == 0);
@@ -476,7 +477,7 @@ static void whatif_reload(struct role *role, const struct conf *old)
 
     (void)old;
     if (w->state != IDLE) {
-        refuse(w, 503, "the configuration was loaded anew meanwhile; ask again");
+        refuse(w, 503, "the configuration was reloaded meanwhile; repeat the request");
     }
 }
 

@@ -37,7 +37,9 @@ static void a_main_cf_becomes_ours(void **unused)
         {"maximal_queue_lifetime = soon\n",
          "# maximal_queue_lifetime = soon\n#   the value is none of ours, which is a time", 0, 0, 0,
          1},
-        {"# only a comment\n\nsmtp inet n - y\n", "# line 3 is no parameter and was passed over\n",
+        {"# only a comment\n\nsmtp inet n - y\n",
+         "# line 3 is no parameter and was passed over\n# Postfix's default of mydestination\n"
+         "local_domains = $myhostname localhost.$mydomain localhost\n",
          0, 0, 0, 1},
     };
 

@@ -106,6 +106,49 @@ static void each_state_has_its_gate_and_its_advice(void **state)
     conf_free(conf);
 }
 
+/* A redirect takes all mail to c.test. */
+static json_t *to_c(void *arg, const struct spool_message *m, struct slice address,
+                    struct route *route)
+{
+    (void)arg;
+    (void)m;
+    (void)address;
+    (void)strcpy(route->nexthop, "c.test");
+    (void)strcpy(route->destination, "c.test");
+    return NULL;
+}
+
+static void mail_that_a_change_of_routes_has_not_reached_yet_waits_for_that(void **state)
+{
+    static const struct {
+        const char *parked;
+        bool knows;
+        const char *text; /* part of it */
+    } rows[] = {
+        {"smtp/a.test", true,
+         "it was parked for smtp/a.test, and its route has changed: it goes to smtp/c.test"},
+        {"!new smtp/a.test\tbulk", true,
+         "it was parked for smtp/a.test, and its route has changed"},
+        {"lmtp/c.test", true, "it was parked for lmtp/c.test, and its route has changed"},
+        {"smtp/c.test", true, "it waits on disk until smtp/c.test can take more"},
+        {"!new smtp/c.test\tbulk", true, "it waits on disk until smtp/c.test can take more"},
+        {"smtp/c.test", false, "it waits on disk until smtp/a.test can take more"},
+    };
+    struct conf *conf = load("");
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct spool_message m = {.state = SPOOL_DEFERRED, .parked = slice_string(rows[i].parked)};
+        json_t *answer = show();
+
+        gate_group_on_disk(answer, conf, &m, NOW, rows[i].knows ? to_c : NULL, NULL);
+        assert_string_equal(text(gate_at(answer, 0, 0), "gate"), "parked");
+        assert_non_null(strstr(text(gate_at(answer, 0, 0), "text"), rows[i].text));
+        json_decref(answer);
+    }
+    conf_free(conf);
+}
+
 /* A gate: its name, whether it is closed, and when it opens (0: that is not known). */
 static json_t *gate_of(const char *name, bool closed, int until)
 {
@@ -171,5 +214,6 @@ static void bytes_that_are_no_text_do_no_harm(void **state)
 
 UNIT_MAIN(cmocka_unit_test(pending_recipients_are_grouped_by_destination),
           cmocka_unit_test(each_state_has_its_gate_and_its_advice),
+          cmocka_unit_test(mail_that_a_change_of_routes_has_not_reached_yet_waits_for_that),
           cmocka_unit_test(the_first_closed_gate_binds_and_the_latest_time_counts),
           cmocka_unit_test(bytes_that_are_no_text_do_no_harm))

@@ -364,6 +364,36 @@ static void a_parked_class_keeps_no_other_waiting(void **unused)
     test_world_close(&t);
 }
 
+/* 60 messages wait for a site that is back after ten minutes and takes one at a time, 100 s each.
+ * New mail comes from then on, as fast as it is delivered: it passes the old mail, which gets half
+ * of the deliveries nevertheless. */
+static void new_mail_and_deferred_mail_of_a_site_alternate(void **unused)
+{
+    static const char *const shares[] = {"100", "0"};
+
+    (void)unused;
+    for (size_t i = 0; i < 2; i++) {
+        struct test_world t;
+        char conf[400];
+
+        snprintf(conf, sizeof conf,
+                 ONE_SERVER "qmgr_message_active_limit = 20\nqmgr_message_recipient_limit = 20\n"
+                            "qmgr_destination_share = %s\nmaximal_backoff_time = 600s\n",
+                 shares[i]);
+        test_world(&t, conf,
+                   "site x.example latency=100s outage=0s..10m:refuse\n"
+                   "arrivals old class=old at=0s count=60 to=x.example\n"
+                   "arrivals new class=new every=100s count=200 from=30m to=x.example\n",
+                   1);
+        assert_int_equal(t.result->total.sent, 260);
+        /* The first of the new ones wait for what is in memory, .. */
+        assert_true(histogram_quantile(&t.result->classes[1].delay, 10) < 30 * 100 * US_PER_S);
+        /* .. and the old ones get half of 120 deliveries. */
+        assert_true(t.result->classes[0].last_gone_us < (1800 + 20 * 100 + 120 * 100) * US_PER_S);
+        test_world_close(&t);
+    }
+}
+
 /* ---- histories ------------------------------------------------------------------------------ */
 
 /* Something of everything, more than the active queue holds. */
@@ -609,6 +639,7 @@ UNIT_MAIN(
     cmocka_unit_test(connections_are_kept_when_the_scheduler_says_so),
     cmocka_unit_test(classes_take_turns_by_their_weights),
     cmocka_unit_test(a_parked_class_keeps_no_other_waiting),
+    cmocka_unit_test(new_mail_and_deferred_mail_of_a_site_alternate),
     cmocka_unit_test(every_recipient_comes_to_one_end),
     cmocka_unit_test(the_same_seed_is_the_same_run),
     cmocka_unit_test(two_configurations_meet_the_same_mail),
