@@ -167,8 +167,8 @@ class Pages(Case):
     def test_what_if_says_what_is_wrong_as_text(self):
         page = self.open(self.with_mail(), "whatif")
         page.evaluate("window.hacked = () => { window.was_hacked = true; }")
-        for name, value, words in ((MARKUP, "1", "is no parameter that the simulator knows of"), ("default_destination_concurrency_limit", MARKUP, "default_destination_concurrency_limit"),
-                                   ("myhostname", "x", "myhostname is no parameter")):
+        for name, value, words in ((MARKUP, "1", "has no effect in the simulator"), ("default_destination_concurrency_limit", MARKUP, "default_destination_concurrency_limit"),
+                                   ("myhostname", "x", "myhostname has no effect in the simulator")):
             page.type("#w-name", name)
             page.type("#w-value", value)
             page.click("#w-run")

@@ -90,16 +90,17 @@ MAIL = {
     "route emptied": Harm("TRUNCATE route"),
     "route, nonsense": Harm("UPDATE route SET generation = -generation - 5"),
     "intervention, garbage": Harm("INSERT INTO intervention VALUES (-3, 0, 0, 'x'), (5, 77, -9, decode(repeat('ff', 3000), 'hex')), (9223372036854775807,"
-                                  " 0, 1, ''); UPDATE cluster SET interventions = interventions + 1", "it makes no sense", "TRUNCATE intervention"),
+                                  " 0, 1, ''); UPDATE cluster SET interventions = interventions + 1", "it is damaged",
+                                  "TRUNCATE intervention; UPDATE cluster SET interventions = interventions + 1"),
     "indexes dropped": Harm("DO $$ DECLARE i text; BEGIN FOR i IN SELECT indexname FROM pg_indexes WHERE schemaname = 'sluice' AND indexname NOT LIKE"
                             " '%key' LOOP EXECUTE 'DROP INDEX ' || i; END LOOP; END $$"),
     "ask, garbage": Harm("INSERT INTO ask (from_node, n, to_node, question, at) VALUES (0, 1, 1, 'garbage', 0), (-3, 7, 0, '', 1),"
                          "(1, 2, 0, decode(repeat('ff', 4000), 'hex'), 9223372036854775807)"),
     "ask renamed": rename("ask")._replace(said=""),
-    "what is not used renamed": Harm("ALTER TABLE key RENAME TO key_away; ALTER TABLE lease_note RENAME TO lease_note_away; ALTER TABLE event RENAME TO"
-                                     " event_away; ALTER TABLE note RENAME TO note_away; ALTER TABLE route RENAME TO route_away", "",
-                                     "ALTER TABLE key_away RENAME TO key; ALTER TABLE lease_note_away RENAME TO lease_note; ALTER TABLE event_away RENAME TO"
-                                     " event; ALTER TABLE note_away RENAME TO note; ALTER TABLE route_away RENAME TO route"),
+    "what is not used renamed": Harm("ALTER TABLE lease_note RENAME TO lease_note_away; ALTER TABLE note RENAME TO note_away;"
+                                     " ALTER TABLE route RENAME TO route_away", "",
+                                     "ALTER TABLE lease_note_away RENAME TO lease_note; ALTER TABLE note_away RENAME TO note;"
+                                     " ALTER TABLE route_away RENAME TO route"),
 }
 
 

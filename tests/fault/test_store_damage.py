@@ -1,8 +1,10 @@
 """Bytes of the store change while the daemon is stopped: what runs, runs; the rest can be seen, or comes back with a repair."""
 
+import contextlib
 import os
 import random
 import shutil
+import sqlite3
 import unittest
 
 import sluice
@@ -51,6 +53,11 @@ class StoreDamage(sluice.TestCase):
     def run_until_quiet(self, d, site, addresses, **options):
         self.eventually(lambda: not self.missing(d, site, addresses) or self.is_quiet(d), "the queue ends", **options)
 
+    def end_lost_overrides(self, d):
+        """A repair that may have lost overrides holds all mail until an operator ends that."""
+        for override in d.ask("GET", "/v1/interventions")[1]["interventions"]:
+            d.cli("cancel", override["name"], check=True)
+
     def test_changed_bytes_lose_nothing(self):
         rng = random.Random(SEED)
         d, addresses = self.fill()
@@ -59,7 +66,7 @@ class StoreDamage(sluice.TestCase):
         self.addCleanup(shutil.rmtree, saved)
         for round in range(ROUNDS):
             for name in os.listdir(d.directory):
-                if name.startswith("queue.db"):
+                if name.startswith(("queue.db", "unstored_results")):  # each round begins without results of the last
                     path = os.path.join(d.directory, name)
                     shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
             for name in os.listdir(saved):
@@ -89,6 +96,7 @@ class StoreDamage(sluice.TestCase):
                 done = d.cli("spool", "repair")
                 self.assertEqual(done.returncode, 0, what + done.stdout + done.stderr)
                 d.start()
+                self.end_lost_overrides(d)
                 self.run_until_quiet(d, site, addresses)
             self.assertEqual(self.missing(d, site, addresses), set(), what + "\n" + d.diagnosis())
             self.assertLessEqual(set(site.recipients()), addresses, what)
@@ -110,7 +118,64 @@ class StoreDamage(sluice.TestCase):
         self.assertEqual(set(os.listdir(spool + ".d")), contents)
         d.start()
         self.assertEqual(len(d.queue(state="corrupt")), 4)
+        self.end_lost_overrides(d)
         self.assertEqual(d.cli("spool", "check").returncode, 0)
+
+    def lose(self, d, table):
+        """Zero the first page of a table; the daemon is stopped."""
+        spool = os.path.join(d.directory, "queue.db")
+        with contextlib.closing(sqlite3.connect("file:%s?mode=ro" % spool, uri=True)) as db:
+            page, = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
+        with open(spool, "r+b") as f:
+            f.seek((page - 1) * 4096)
+            f.write(bytes(4096))
+
+    def test_a_start_that_damage_prevents_names_the_command_and_is_not_tried_again(self):
+        d, _ = self.fill()
+        self.lose(d, "message")
+        d.launch()
+        status = d.process.wait(sluice.PATIENCE)
+        d.stop()
+        self.assertEqual(status, 65)  # EX_DATAERR
+        self.assertIn("sluice spool repair", d.log())
+        with open(os.path.join(sluice.TOP, "etc", "sluice.service.in")) as f:
+            self.assertIn("RestartPreventExitStatus=65", f.read())
+        asked = d.cli("status")
+        self.assertIn("sluice spool repair", asked.stdout + asked.stderr)
+
+    def test_results_on_lost_pages_outlive_a_kill(self):
+        """Each index is in the way of all results; no recipient gets a second copy."""
+        d, addresses = self.fill()
+        self.lose(d, "message_size")
+        site = self.site()
+        d.write_config(defer_transports="", relayhost=site.nexthop)
+        d.start()
+        kept = os.path.join(d.directory, "unstored_results")
+
+        def has_all():
+            d.move_clock(10)
+            with contextlib.suppress(FileNotFoundError), open(kept) as f:
+                return len(set(site.recipients())) == len(addresses) and len(f.readlines()) == 20
+
+        self.eventually(has_all, "all is delivered, and its results are kept")
+        d.process.kill()
+        d.stop()
+        d.start()
+        for _ in range(5):
+            d.move_clock(3600)
+        self.assertEqual(sorted(site.recipients()), sorted(addresses))
+        self.assertEqual(d.stop(), 0)
+        done = d.cli("spool", "repair")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        d.start()
+
+        def is_empty():
+            d.move_clock(10)
+            return not d.queue() and not os.path.exists(kept)
+
+        self.eventually(is_empty, "the results are stored after the repair")
+        self.assertEqual(sorted(site.recipients()), sorted(addresses))
+        self.assertNotIn("storage works again", d.log())
 
     def test_a_database_that_is_removed_takes_no_more_mail(self):
         d = self.daemon()

@@ -685,7 +685,7 @@ static void step(struct world *w)
         desk_tell(&w->desk, parts_home(id), id.n);
         break;
     case 13:
-        CHECK(desk_next_due(&w->desk, &due) == 0);
+        CHECK(desk_next_due(&w->desk, WALL_NEVER, &due) == 0);
         CHECK(desk_parked_keys(&w->desk, SLICE(""), 2, keys, &count) == 0 && count <= 2);
         break;
     case 14:

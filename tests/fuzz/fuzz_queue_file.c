@@ -56,7 +56,7 @@ static void tell(struct queue_file_reader *r, struct told *ret)
         }
     }
     for (size_t i = 0; i < QUEUE_FILE_TEXTS; i++) {
-        ret->sum = mix(ret->sum, r->envelope.text[i]);
+        ret->sum = mix(ret->sum, r->text[i]);
     }
     ret->undelivered = r->envelope.undelivered;
     ret->done = r->envelope.done;

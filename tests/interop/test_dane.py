@@ -177,6 +177,20 @@ class Match(Case):
         self.assertRegex(d.message(queue_id)["recipients"][0]["tls"], "^dane-ee/TLSv1.3/TLS_")
         self.assertRegex(d.cli("show", queue_id).stdout, r"\n      4\.7\.1 .*, TLS: dane-ee/TLSv1\.3/TLS_")
 
+    def test_01_a_trust_anchor_that_comes_later_takes_a_reload(self):
+        certificate = self.certificate("mx.signed.test")
+        self.host(2, certificate)
+        zones = self.serve(signed=Zone("@ MX 10 mx", "mx A 127.0.0.2", self.at("mx", certificate.tlsa(3, 1, 1))))
+        anchor, zones.anchor = zones.anchor, self.work + "/missing"
+        d = self.relay("signed.test", level="may")
+        deliver = d.children()["deliver"]
+        self.sent(d, "signed.test", "untrusted")
+        os.rename(anchor, zones.anchor)
+        d.write_config(smtp_tls_security_level="dane")
+        d.cli("reload", check=True)
+        self.sent(d, "signed.test", "dane-ee", user="c")
+        self.assertEqual(d.children()["deliver"], deliver)
+
     def test_02_without_a_match_the_next_host_is_used(self):
         certificate, other = self.certificate("mx.signed.test"), self.certificate("mx.signed.test")
         wrong, right = self.host(2, other), self.host(3, certificate)

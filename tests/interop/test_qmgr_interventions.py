@@ -175,12 +175,19 @@ class Interventions(Beside):
         os.remove(self.side("-wal"))  # which has all of it still
         self.p.start()
         self.logged(r"warning: .*side.db.*; it was set aside as \S+side.db.damaged, and a new one begins")
-        self.logged(r"%s: removed" % self.send("a@src.test", ["b@kept.test"]))
-        self.run_sluice("pause", "kept.test")
+        self.assertEqual(self.names(), ["pause-1"])  # what was ordered is lost: all mail is held
+        mail = self.send("a@src.test", ["b@other.test"])
+        self.deferred(mail)
+        self.killed()
         self.assertEqual(self.names(), ["pause-1"])
+        self.run_sluice("cancel", "pause-1")
+        self.flush()
+        self.logged(r"%s: removed" % mail)
+        self.run_sluice("pause", "kept.test")
+        self.assertEqual(self.names(), ["pause-2"])
         self.assertTrue(os.path.exists(self.side(".damaged")))
 
-    def test_a_file_that_may_not_be_read_stops_nothing(self):
+    def test_a_file_that_may_not_be_read_holds_all_mail(self):
         site = self.site()
         self.postfix(site.nexthop)
         self.run_sluice("pause", "kept.test")
@@ -188,8 +195,12 @@ class Interventions(Beside):
         os.chown(self.side(), 0, 0)
         os.chmod(self.side(), 0o600)
         self.p.start()
-        self.logged(r"warning: .*side.db.*; without it there are no interventions and events until the next start")
-        self.logged(r"%s: removed" % self.send("a@src.test", ["b@kept.test"]))
+        self.logged(r"warning: .*side.db.*; without it no intervention is known, and there are no events until the next start")
+        mail = self.send("a@src.test", ["b@kept.test"])
+        self.deferred(mail)
+        self.run_sluice("cancel", "pause-1")
+        self.flush()
+        self.logged(r"%s: removed" % mail)
         self.assertIn("nothing was changed", self.run_sluice("pause", "kept.test", status=75))
 
     def test_the_disk_beside_the_queue_is_full(self):

@@ -52,6 +52,81 @@ class Verbs(Case):
         mode = os.stat(self.p.directory + "/queue/public/sluice")
         self.assertEqual((stat.S_IMODE(mode.st_mode) & 0o007, mode.st_gid), (0, 64502))  # root and postdrop
 
+    def asked(self, queue_id):
+        return json.loads(self.run_sluice("why", queue_id, "--json"))
+
+    def test_why_mail_is_deferred_and_when_it_is_tried(self):
+        ids = self.waiting(2, queue_run_delay="3000s")
+        began = os.stat(self.p.directory + "/queue/deferred").st_ctime
+        path = self.p.path("deferred", ids[0])
+        os.utime(path, (0, 0))  # due; a scan finds it within queue_run_delay
+        text = self.run_sluice("why", ids[0])
+        self.assertIn("450 4.2.0 later", text)
+        self.assertRegex(text, r"it is due since .*, and is tried at .*, by the next run of the queue: one begins every queue_run_delay \(50m\)")
+        self.assertIn("sluice flush soft.test", text)
+        self.assertNotIn("about to start", text)
+        answer = self.asked(ids[0])
+        self.assertGreater(answer["next_attempt"], began + 1000)
+        self.assertEqual(answer["groups"][0]["binds"], "not_due")
+        self.assertEqual(answer["groups"][0]["gates"][0]["until"], answer["next_attempt"])
+        self.assertIn("450 4.2.0 later", self.run_sluice("show", ids[1]))
+        self.assertIn("450 4.2.0 later", self.run_sluice("queue"))
+        self.assertEqual(self.listed("--reason", "4.2.0 later"), ids)
+        self.assertEqual(self.listed("--reason", "unheard of"), [])
+        destination = "smtp/" + self.site_.nexthop
+        for name in (destination, "smtp/[192.0.2.1]", "soft.test"):
+            text = self.run_sluice("why", name)
+            self.assertNotRegex(text, "no clause|command=")
+
+    def test_a_defer_log_may_have_any_bytes(self):
+        ids = self.waiting(1)
+        with open(self.p.path("defer", ids[0]), "r+b") as f:
+            entry = f.read()
+            f.seek(0)
+            f.write(b"\n<x>: y\nrecipient=x\noffset=999999999999999999999\n" + b"z" * 300000 + b"\xff\n\n"
+                    + entry.replace(b"later", b"l\xe4ter\x01\x1b[2J" + b"u" * 5000))
+        text = self.run_sluice("show", ids[0])
+        self.assertRegex(text, "450 4.2.0 l.*uuu")
+        self.assertNotIn("\x1b", text)
+        os.truncate(self.p.path("defer", ids[0]), 0)
+        self.assertIn("b0@soft.test", self.run_sluice("show", ids[0]))
+        os.unlink(self.p.path("defer", ids[0]))
+        self.assertIn("b0@soft.test", self.run_sluice("show", ids[0]))
+
+    def test_the_queue_has_a_shape_and_counts(self):
+        ids = self.waiting(130)
+        self.p.command("postsuper", "-h", ids[0])
+        self.assertRegex(self.run_sluice("shape"), r"(?s)deferred, .* soft\.test +129 .*on hold, .* soft\.test +1 ")
+        rows = {}
+        for row in json.loads(self.run_sluice("shape", "--json")):
+            for state in ("incoming", "deferred", "hold"):
+                rows[row["name"], state] = rows.get((row["name"], state), 0) + sum(row.get(state, []))
+        self.assertEqual((rows["soft.test", "deferred"], rows["soft.test", "hold"]), (129, 1))
+        self.assertRegex(self.run_sluice("shape", "--by", "sender"), r"(?m)^ *a@src\.test +129 ")
+        self.assertRegex(self.run_sluice("shape", "--by", "sender-domain"), r"(?m)^ *src\.test +129 ")
+        self.assertRegex(self.run_sluice("status"), "130 messages accepted")
+        for queue_id in ids[1:3]:
+            self.p.command("postqueue", "-i", queue_id)
+        self.logged(r"from=<a@src.test>.*\(queue active\)", 132)
+        self.assertRegex(self.run_sluice("status"), "130 messages accepted")  # an attempt is no arrival
+
+    def test_what_there_is_no_reason_to_warn_of(self):
+        """Less space than queue_minfree, where nothing is received; files that `postfix check` looks at."""
+        ids = self.waiting(3, sluice_queue_minfree="1000000g")
+        self.assertNotIn("TOO LITTLE", self.run_sluice("status"))
+        self.run_sluice("redirect", "nothing.test", "[192.0.2.1]")
+        other = self.site()
+        self.run_sluice("redirect", "soft.test", other.nexthop)
+        for queue_id in ids:
+            self.logged(r"%s: removed" % queue_id)
+        self.drained()
+        self.assertNotRegex(self.p.log(), "queue_minfree|given up meanwhile")
+        state = os.stat(self.p.directory + "/data/sluice")
+        self.assertEqual(stat.S_IMODE(state.st_mode), 0o700)
+        for top, directories, files in os.walk(self.p.directory + "/data"):
+            for name in directories + files:
+                self.assertEqual(os.lstat(os.path.join(top, name)).st_uid, state.st_uid, name)
+
     def test_mail_is_held_released_tried_expired_and_removed(self):
         ids = self.waiting(4)
         self.run_sluice("hold", ids[0], ids[1])

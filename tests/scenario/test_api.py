@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import re
+import resource
 import socket
 import ssl
 
@@ -116,6 +117,34 @@ class Callers(Case):
             idle.append(socket.create_connection(("127.0.0.1", self.tcp), timeout=sluice.PATIENCE))
             self.addCleanup(idle[-1].close)
         self.assertEqual(self.call("GET", "/v1/status", "watcher")[0], 200)
+
+    def test_a_token_cannot_have_all_connections(self):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        d = self.started()
+        request = b"GET /v1/status HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n"
+        held = []
+
+        def status(token):
+            s = socket.create_connection(("127.0.0.1", self.tcp), timeout=sluice.PATIENCE)
+            self.addCleanup(s.close)
+            s.sendall(request % self.tokens[token].encode())
+            answer = s.recv(65536)
+            held.append(s)
+            return int(answer.split()[1])
+
+        answers = [status("watcher") for _ in range(1500)]
+        self.assertEqual((answers.count(200), answers.count(503)), (1400, 100))
+        for _ in range(20):
+            self.assertEqual(status("boss"), 200)
+        # Each of these has cost the token with the most its oldest; and the few keep theirs.
+        self.assertEqual(status("watcher"), 503)
+        for s in held[:20]:
+            self.assertEqual(s.recv(1), b"")
+        held[-2].sendall(request % self.tokens["boss"].encode())
+        self.assertTrue(held[-2].recv(65536).startswith(b"HTTP/1.1 200 "))
+        self.assertEqual(d.cli("status").returncode, 0)
 
     def test_a_body_is_not_read_without_a_token(self):
         self.started()

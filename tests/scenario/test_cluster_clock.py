@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+import time
 from unittest import mock
 
 import cluster
@@ -38,6 +39,45 @@ class Clock(sluice.TestCase):
         senders.stop()
         self.eventually(lambda: set(senders.accepted) <= set(counting.first))
         self.eventually(lambda: nodes.count("fresh_0", "fresh_1", "fresh_2", "message", "part", "arrival") == 0)
+
+    def test_mail_that_a_node_with_a_fast_clock_has_accepted_does_not_wait(self):
+        counting = cluster.CountingSite(host="0.0.0.0")
+        self.addCleanup(counting.close)
+        nodes = cluster.Cluster(("anna", "bert"), standby=False, routes=counting.routes(200))
+        self.addCleanup(nodes.close)
+        self.daemons += nodes.nodes.values()
+        nodes.start()
+        self.eventually(lambda: nodes.is_divided(2, evenly=True))
+        nodes.nodes["anna"].move_clock(3600)
+        numbers = nodes.spread(counting, 8)
+        for number in numbers:
+            nodes.nodes["anna"].send("a@example.org", ["r@site%d.example" % number], "Subject: s%d\r\n\r\nHello.\r\n" % number)
+        self.eventually(lambda: len(counting.first) == len(numbers))
+
+    def test_a_node_whose_clock_is_wrong_goes_by_the_others(self):
+        place = tempfile.mkdtemp(prefix="sluice-clock-")
+        self.addCleanup(shutil.rmtree, place)
+        os.chmod(place, 0o755)
+        library, shift = shutil.copy(LIBRARY, place), os.path.join(place, "shift")
+        self.set(shift, 3600)
+        os.chmod(shift, 0o644)
+        site = self.site(RCPT="450 4.2.0 later")
+        nodes = cluster.Cluster(("anna", "bert"), standby=False, relayhost=site.nexthop)
+        self.addCleanup(nodes.close)
+        self.daemons += nodes.nodes.values()
+        bert = nodes.nodes["bert"]
+        bert.env = {**(bert.env or os.environ), "LD_PRELOAD": library, "SHIFTED_CLOCK": shift,
+                    "ASAN_OPTIONS": "verify_asan_link_order=0:" + os.environ.get("ASAN_OPTIONS", "")}
+        nodes.start()
+        self.eventually(lambda: "its clock is 3600." in bert.log() and "times of mail go by theirs" in bert.log())
+        id = bert.send("a@example.org", ["r@example.net"])
+        self.eventually(lambda: [m["queue_name"] for m in bert.queue()] == ["deferred"])
+        for node in nodes.nodes.values():
+            self.assertLess(node.message(id)["arrival_time"], time.time() + 600)
+        self.eventually(lambda: "3600." in bert.cli("node", "list").stdout)
+        self.eventually(lambda: any(p["problem"] == "clock" for p in bert.ask("GET", "/v1/overview")[1]["problems"]))
+        self.set(shift, 0)
+        self.eventually(lambda: "its clock agrees with the database's again" in bert.log())
 
     @staticmethod
     def set(file, seconds):

@@ -167,18 +167,25 @@ class Tables(sluice.TestCase):
         d = self.daemon(spool=self.server.url(), cluster_standby="none", relayhost=site.nexthop)
         ids = [d.send("a@example.org", ["r%d@Example.NET" % i], content="Subject: x\r\n\r\n%d\r\n" % i) for i in range(3)]
         self.eventually(lambda: {m["queue_name"] for m in d.queue()} == {"deferred"})
+        status, said = self.cluster("restored", "--yes", self.server.url())
+        self.assertNotEqual(status, 0)
+        self.assertIn("nodes are running: mail.sluice.test; stop their daemons first", said)
+        self.assertEqual(self.server.ask("SELECT count(*) FROM sluice.part WHERE state = 3"), "0")
         self.assertEqual(d.stop(), 0)
         self.server.ask("WITH d AS (DELETE FROM sluice.part RETURNING id), r AS (DELETE FROM sluice.recipient) "
                         "SELECT count(*) FROM d; DELETE FROM sluice.message;"
                         "INSERT INTO sluice.fresh_1 (p, id, due, arrived, created, size, route_generation, flags, notify, class_source,"
                         " sender, envid, client, address, orcpt, reason, class, transport, nexthop, bytes)"
                         " VALUES (0, %d, 1, 1, 1, 1, 0, 0, 0, 0, 'a@b', '', '', 'r@Example.net', '', '', '', '', '', 'x')" % (10**15))
+        self.server.ask("INSERT INTO sluice.part (p, id, message, kind, state, due, arrived, created, size, pending, to_report, rcpts,"
+                        " warnings, force_expire, sender, sender_domain, class, reason) SELECT g, 10 + g, 10, 0, 2, 1, 1, 1, 1, 1, 0, 1, 0, false,"
+                        " '', 'b', '', '' FROM generate_series(0, 3) g")  # a message in four parts
         self.server.ask("UPDATE sluice.cluster SET interventions = 5")
         status, said = self.cluster("restored", "--yes", self.server.url())
         self.assertEqual(status, 0, said)
         self.assertEqual(self.server.ask("SELECT interventions FROM sluice.cluster"), "1000005")  # numbers given since are not given again
-        self.assertIn("1 messages are on hold", said)
-        self.assertEqual(self.server.ask("SELECT state, sender_domain FROM sluice.part"), "3|b")
+        self.assertIn("2 messages are on hold", said)
+        self.assertEqual(self.server.ask("SELECT DISTINCT state, sender_domain FROM sluice.part"), "3|b")
         self.assertEqual(self.server.ask("SELECT domain FROM sluice.recipient"), "example.net")
         self.assertEqual(self.server.ask("SELECT count(*) FROM sluice.fresh_1"), "0")
         self.assertTrue(ids)
@@ -322,6 +329,14 @@ class Tables(sluice.TestCase):
         self.eventually(lambda: d.message(ids[0])["queue_name"] == "corrupt")
         self.assertIn("do not add up", d.message(ids[0])["reason"])
 
+    @staticmethod
+    def is_taken(d):
+        try:
+            d.send("a@example.org", ["r@example.net"])
+        except AssertionError:  # refused while a connection is made again
+            return False
+        return True
+
     def test_a_password_is_read_from_its_file(self):
         self.init()
         file = os.path.join(self.server.directory, "password")
@@ -344,6 +359,16 @@ class Tables(sluice.TestCase):
         d.send("a@example.org", ["r@example.net"])
         self.eventually(lambda: len(site.messages) == 1 and not d.queue())
         self.assertNotIn(PASSWORD, d.cli("config", "show").stdout + d.log())
+        # Another password takes effect at a reload, for the connections that are made afterwards.
+        self.server.ask("SET password_encryption = 'scram-sha-256'; ALTER ROLE asked PASSWORD 'other-%s'" % PASSWORD)
+        with open(file, "w") as f:
+            f.write("other-" + PASSWORD + "\n")
+        d.cli("reload", check=True)
+        end_all = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'asked'"
+        self.assertGreater(int(self.server.ask(end_all)), 0)
+        self.eventually(lambda: self.is_taken(d))
+        self.eventually(lambda: len(site.messages) >= 2 and not d.queue())
+        self.assertNotIn("password authentication failed", d.log())
         self.assertEqual(d.stop(), 0)
         with open(file, "w") as f:
             f.write("wrong-" + PASSWORD + "\n")

@@ -120,3 +120,27 @@ class Upgrade(sluice.TestCase):
         self.server.ask("UPDATE sluice.cluster SET format = %d, min_format = %d" % (NEWEST + 1, NEWEST + 1))
         self.eventually(lambda: d.process.poll() is not None)
         self.assertIn("the tables have format %d, this program knows 1 to %d" % (NEWEST + 1, NEWEST), d.log())
+
+    def test_a_node_whose_program_is_too_old_stores_what_is_under_way_before_it_ends(self):
+        status, said = self.cluster("init")
+        self.assertEqual(status, 0, said)
+        asked, goes_on = threading.Event(), threading.Event()
+        self.addCleanup(goes_on.set)
+
+        def reply(_line):
+            asked.set()
+            goes_on.wait()
+            return "250 2.0.0 ok"
+
+        site = self.site(end=reply)
+        d = self.daemon(spool=self.server.url(), cluster_standby="none", relayhost=site.nexthop, shutdown_timeout="%ds" % sluice.PATIENCE)
+        d.send("a@example.org", ["b@example.net"])
+        self.assertTrue(asked.wait(sluice.PATIENCE))
+        self.server.ask("UPDATE sluice.cluster SET format = %d, min_format = %d" % (NEWEST + 1, NEWEST + 1))
+        self.eventually(lambda: "stopping: 1 deliveries in flight" in d.log())
+        goes_on.set()
+        self.eventually(lambda: d.process.poll() is not None)
+        self.assertIn("this program knows 1 to %d: it stops in order" % NEWEST, d.log())
+        self.assertEqual(self.server.ask("SELECT count(*) FROM (SELECT p FROM sluice.fresh_0 UNION ALL SELECT p FROM sluice.fresh_1"
+                                         " UNION ALL SELECT p FROM sluice.fresh_2 UNION ALL SELECT p FROM sluice.part) m"), "0")
+        self.assertEqual(len(site.messages), 1)

@@ -102,10 +102,12 @@ class TakenOver(sluice.TestCase):
         return fd if result == 0 else result
 
     def test_without_unix_next_hops_deliver_makes_no_unix_socket(self):
-        d = self.daemon()
+        site = self.site()
+        d = self.daemon(relayhost=site.nexthop)
         with Inside(d.children()["deliver"][0]) as process:
             self.assertEqual(self.connect(process, d.directory + "/control.sock"), EACCES)
-        d.send("a@example.org", ["b@mail.sluice.test"])  # it still works
+        d.send("a@example.org", ["b@example.net"])
+        self.eventually(lambda: site.messages)  # it still works
         self.assertTrue(d.answers())
 
     def test_with_them_the_control_socket_refuses_it(self):
@@ -222,7 +224,32 @@ class TakenOver(sluice.TestCase):
                     process.call(number, d.children()["auth"][0], 0, 0)
             self.eventually(lambda: d.children().get("receive", [pid]) != [pid], "its successor")
 
-    def test_fetch_opens_no_file_and_reaches_only_ports_of_policies_and_names(self):
+    def test_only_resolve_sends_datagrams_and_connects_only_to_name_servers(self):
+        site = self.site()
+        d = self.daemon(relayhost=site.nexthop, smtp_dns_server="127.0.0.1:1053")
+        deliver, resolve = d.children()["deliver"][0], d.children()["resolve"][0]
+        for pid, may in ((deliver, False), (resolve, True)):
+            with Inside(pid) as process:
+                path = process.put(d.config.encode() + b"\0")
+                self.assertEqual(process.call(OPENAT, AT_FDCWD, path, os.O_RDONLY), EACCES)
+                self.assertEqual(process.call(SOCKET, socket.AF_UNIX, socket.SOCK_STREAM, 0), EACCES)
+                for family in (socket.AF_INET, socket.AF_INET6):
+                    for flags in (0, socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK):
+                        fd = process.call(SOCKET, family, socket.SOCK_DGRAM | flags, 0)
+                        self.assertEqual(fd != EACCES, may)
+                        if may:
+                            process.call(CLOSE, fd)
+                if may and landlock(4):
+                    for port, want in ((site.port, {EACCES}), (1053, {0, ECONNREFUSED}), (53, {0, ECONNREFUSED})):
+                        fd = process.call(SOCKET, socket.AF_INET, socket.SOCK_STREAM, 0)
+                        address = process.put(struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", port, b"\x7f\0\0\1"))
+                        self.assertIn(process.call(CONNECT, fd, address, 16), want)
+                        process.call(CLOSE, fd)
+        self.assertEqual((d.children()["deliver"], d.children()["resolve"]), ([deliver], [resolve]))
+        d.send("a@example.org", ["b@example.net"])
+        self.eventually(lambda: site.messages)
+
+    def test_fetch_opens_no_file_and_reaches_only_ports_of_policies(self):
         site = self.site()
         d = self.daemon(smtp_mta_sts="yes", relayhost=site.nexthop, mta_sts_port="1443")
         pid, = d.children()["fetch"]
@@ -232,8 +259,11 @@ class TakenOver(sluice.TestCase):
                 for how in (os.O_RDONLY, os.O_WRONLY):
                     self.assertEqual(process.call(OPENAT, AT_FDCWD, text, how), EACCES)
             self.assertEqual(process.call(SOCKET, socket.AF_UNIX, socket.SOCK_STREAM, 0), EACCES)
+            for family in (socket.AF_INET, socket.AF_INET6):
+                for flags in (0, socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK):
+                    self.assertEqual(process.call(SOCKET, family, socket.SOCK_DGRAM | flags, 0), EACCES)
             if landlock(4):
-                for port, want in ((site.port, {EACCES}), (d.port, {EACCES}), (1443, {0, ECONNREFUSED}), (53, {0, ECONNREFUSED})):
+                for port, want in ((site.port, {EACCES}), (d.port, {EACCES}), (53, {EACCES}), (1443, {0, ECONNREFUSED})):
                     fd = process.call(SOCKET, socket.AF_INET, socket.SOCK_STREAM, 0)
                     address = process.put(struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", port, b"\x7f\0\0\1"))
                     self.assertIn(process.call(CONNECT, fd, address, 16), want)
@@ -242,7 +272,7 @@ class TakenOver(sluice.TestCase):
         self.assertEqual(site.connections, 0)
         self.assertTrue(d.answers())
 
-    def test_hook_opens_no_file_and_reaches_only_ports_of_its_hooks_and_names(self):
+    def test_hook_opens_no_file_and_reaches_only_ports_of_its_hooks(self):
         site = self.site()
         d = self.daemon(start=False, events="yes", relayhost=site.nexthop)
         d.parameters["web_hooks"] = os.path.join(d.directory, "hooks")
@@ -257,8 +287,11 @@ class TakenOver(sluice.TestCase):
                 for how in (os.O_RDONLY, os.O_WRONLY | os.O_CREAT):
                     self.assertEqual(process.call(OPENAT, AT_FDCWD, text, how), EACCES)
             self.assertEqual(process.call(SOCKET, socket.AF_UNIX, socket.SOCK_STREAM, 0), EACCES)
+            for family in (socket.AF_INET, socket.AF_INET6):
+                for flags in (0, socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK):
+                    self.assertEqual(process.call(SOCKET, family, socket.SOCK_DGRAM | flags, 0), EACCES)
             if landlock(4):
-                for port, want in ((site.port, {EACCES}), (d.port, {EACCES}), (1443, {0, ECONNREFUSED}), (53, {0, ECONNREFUSED})):
+                for port, want in ((site.port, {EACCES}), (d.port, {EACCES}), (53, {EACCES}), (1443, {0, ECONNREFUSED})):
                     fd = process.call(SOCKET, socket.AF_INET, socket.SOCK_STREAM, 0)
                     address = process.put(struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", port, b"\x7f\0\0\1"))
                     self.assertIn(process.call(CONNECT, fd, address, 16), want)
@@ -271,7 +304,6 @@ class TakenOver(sluice.TestCase):
         d = self.daemon(smtp_mta_sts="yes", transport_maps="routes", start=False, smtp_dns_server="127.0.0.1:1")
         with open(d.directory + "/routes", "w") as f:
             f.write("localhost smtp:localhost:%d\n" % site.port)  # a name that is in the hosts file
-        d.parameters["local_domains"] = ""
         d.start()
         pid, = d.children()["fetch"]
         with open("/proc/%d/cmdline" % pid) as f:
@@ -291,6 +323,8 @@ class TakenOver(sluice.TestCase):
 
     def refused(self, d):
         request = b"GET /v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        os.chmod(d.directory, 0o711)  # as if the permissions of files let it through
+        os.chmod(d.directory + "/control.sock", 0o666)
         with Inside(d.children()["deliver"][0]) as process:
             fd = self.connect(process, d.directory + "/control.sock")
             self.assertGreaterEqual(fd, 0)

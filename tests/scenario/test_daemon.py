@@ -77,7 +77,6 @@ class Life(sluice.TestCase):
         self.eventually(lambda: (d.message(queue_id) or {}).get("queue_name") == "deferred")
         d.write_config(relayhost=two.nexthop)
         d.cli("reload", check=True)
-        d.move_clock(400)
         self.eventually(lambda: two.messages)
 
     def test_a_second_daemon_on_the_same_spool_is_refused(self):

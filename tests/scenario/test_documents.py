@@ -11,13 +11,13 @@ from documents import blocks, commands, inline, read, run
 
 class Commands(unittest.TestCase):
     def test_commands_and_their_options_exist(self):
-        for name in ("operations.md", "api.md", "zmailer.md", "spool.md", "peers.md", "dashboard.md", "events.md"):
+        for name in ("operations.md", "api.md", "zmailer.md", "spool.md", "peers.md", "dashboard.md", "events.md", "cluster.md"):
             for words in commands(read(name)):
                 with self.subTest(document=name, command=" ".join(words)):
                     words = words[1:]
                     if words[0] in ("-c", "-C"):
                         words = words[2:]
-                    command = words[:2] if words[0] in ("auth", "config", "spool", "sim") else words[:1]
+                    command = words[:2] if words[0] in ("auth", "config", "spool", "sim", "cluster", "node") else words[:1]
                     shown = run(*command, "--help")
                     self.assertEqual(shown.returncode, 0, shown.stderr)
                     known = set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", shown.stdout))

@@ -112,6 +112,19 @@ class Dovecot(sluice.TestCase):
         self.assertNotIn("secret", d.log() + d.printed())
         self.assertNotIn("wrong-password", d.log() + d.printed())
 
+    def test_a_login_lasts_until_another_is_asked(self):
+        d = self.started()
+        client = self.client()
+        self.assertEqual(self.plain(client)[0], 235)
+        d.cli("reload", check=True)
+        client.sendmail("a@example.org", ["b@example.net"], "Subject: x\r\n\r\nx\r\n")
+        old, self.path = self.path, self.path + "2"
+        self.serve(judge)
+        d.write_config(auth_dovecot=self.path)
+        d.cli("reload", check=True)
+        self.eventually(lambda: "the login of sasl_username=app is no longer valid" in d.log())
+        self.assertEqual(client.docmd("NOOP")[0], 421)
+
     def test_there_is_none_and_then_there_is(self):
         d = self.started(reply=None)
         self.refused_for_now(d, "no connection to Dovecot")

@@ -437,7 +437,7 @@ class Reports(Case):
         self.assertIn(b"X-Signed: yes\r\n", got["content"])
         self.assertIn(b"what was sent", got["content"])
         self.assertIn("From", dict(m.message()[0]))
-        self.assertRegex(d.log(), r"to=<a@example.org>, relay=milter, .*status=sent \(250 2.0.0 Ok: queued as (\w+)\)")
+        self.assertRegex(d.log(), r"(?m): requeued as \w+$")
         self.assertIn("client=local report, milter_id=" + m.macros["i"], d.log())
         self.eventually(lambda: d.queue() == [])
         self.assertEqual(len(site.messages), 1)
@@ -487,7 +487,6 @@ class Reports(Case):
 
     def test_the_first_filter_comes_with_a_reload(self):
         d, site = self.filtered()
-        self.assertNotIn("filter", d.children())
         d.write_config(non_smtpd_milters=self.filter(END=[milter.insert_header(0, "X-Signed", "yes"), milter.CONTINUE]).address)
         done = d.cli("reload")
         self.assertEqual((done.returncode, done.stderr), (0, ""))

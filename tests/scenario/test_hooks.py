@@ -100,7 +100,7 @@ class Hooks(sluice.TestCase):
         self.assertEqual(len({call["body"] for call in r.calls[:5]}), 1)  # the same each time
         self.eventually(lambda: "error" not in self.state(d))
         self.eventually(lambda: "web hook one: it takes events again" in d.log())
-        self.assertIn("web hook one: the status is 500, not 200", d.log())
+        self.assertIn("web hook one: expected a status of 200 to 299, got 500", d.log())
 
     def test_a_receiver_that_hangs(self):
         d, r = self.one_hook(answer=lambda call: "hang" if len(r.calls) == 1 else 200, web_hook_timeout="1s")

@@ -639,9 +639,10 @@ class Tokens(Case):
         self.assertEqual((status, fields["WWW-Authenticate"]), (401, "Bearer"))
         self.accepted("X-Class: other\n" + MESSAGE, ADDRESS, token="shop")
         self.accepted({"from": "a@LISTS.shop.example", "to": "x@example.org", "text": "t"}, token="shop")
-        self.refused(422, r"5\.7\.1 <a@other.example>: Sender address rejected: not owned by token shop", MESSAGE,
+        self.refused(422, r"\A5\.7\.1 <a@other\.example>: Sender address rejected: not owned by token shop\Z", MESSAGE,
                      "/v1/inject?from=a@other.example&to=b@example.org", token="shop")
-        self.refused(422, "not owned by token shop", {"from": "a@other.example", "to": "x@example.org", "text": "t"}, token="shop")
+        self.refused(422, r"\A5\.7\.1 <a@other\.example>: Sender address rejected: not owned by token shop\Z",
+                     {"from": "a@other.example", "to": "x@example.org", "text": "t"}, token="shop")
         self.sent(3)
         self.assertEqual(len(re.findall(r": class=orders \(login\)", d.log())), 2)
         for secret in self.tokens.values():

@@ -1,5 +1,6 @@
 """What operators decide until further notice: pause, bounce, redirect, limit; and that it lasts."""
 
+import concurrent.futures
 import json
 import os
 import signal
@@ -223,14 +224,10 @@ class Interventions(sluice.TestCase):
         status, answer = d.ask("POST", "/v1/interventions", {"verb": "pause", "destination": "*.one.more"})
         self.assertEqual((status, answer["error"]),
                          (409, "there are 200 interventions with patterns, which is the limit: cancel some"))
+        pause = lambda n: d.ask("POST", "/v1/interventions", {"verb": "pause", "destination": "d%d.example" % n})[0]
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            self.assertEqual(set(pool.map(pause, range(1000, 10800))), {200})
         d.stop()
-        db = sqlite3.connect(os.path.join(d.directory, "queue.db"))
-        db.executemany("INSERT INTO note VALUES (?, ?)",
-                       (("intervention/%012d" % n, json.dumps({"name": "pause-%d" % n, "number": n, "verb": "pause",
-                                                               "destination": "d%d.example" % n, "reason": ""}))
-                        for n in range(1000, 10800)))
-        db.commit()
-        db.close()
         d.start()
         self.assertEqual(len(self.listed(d)), 500)  # a page
         status, answer = d.ask("POST", "/v1/interventions", {"verb": "pause", "destination": "one.more"})
@@ -288,6 +285,206 @@ class Interventions(sluice.TestCase):
         db.close()
         d.start()
         self.eventually(lambda: len(self.shop.recipients()) == 20)
+
+    def change_byte(self, d, old, new):
+        """In the database of the stopped daemon."""
+        path = os.path.join(d.directory, "queue.db")
+        with open(path, "rb") as f:
+            content = f.read()
+        self.assertIn(old, content)
+        with open(path, "wb") as f:
+            f.write(content.replace(old, new))
+
+    def test_a_damaged_pause_holds_all_mail_and_is_an_error_everywhere(self):
+        d = self.two_sites()
+        d.cli("pause", "shop.example", check=True)
+        d.send("a@example.org", ["b@shop.example"])
+        self.waits(d, 1)
+        d.stop()
+        self.assertEqual(d.cli("spool", "check").returncode, 0)
+        self.change_byte(d, b'"shop.example"', b'"shoq.example"')
+        checked = d.cli("spool", "check")
+        self.assertNotEqual(checked.returncode, 0)
+        self.assertIn("note intervention/000000000001: it is damaged", checked.stdout + checked.stderr)
+        for repaired in (False, True):
+            if repaired:
+                d.stop()
+                d.cli("spool", "repair", check=True)
+            d.start()
+            d.send("a@example.org", ["c@other.example"])
+            self.waits(d, 3 if repaired else 2)
+            self.assertIn("1 intervention CAN'T BE READ: mail is held", d.cli("status").stdout)
+            self.assertIn("IN PLACE OF ONE THAT CAN'T BE READ", d.cli("interventions").stdout)
+            self.assertIn("is damaged: set again what was ordered", d.cli("interventions").stdout)
+            problems = d.ask("GET", "/v1/overview")[1]["problems"]
+            self.assertIn(("unreadable", "critical"), [(p["problem"], p["severity"]) for p in problems])
+        self.assertEqual(self.shop.recipients() + self.rest.recipients(), [])
+        d.cli("pause", "shop.example", check=True)
+        d.cli("cancel", "pause-1", check=True)
+        self.eventually(lambda: self.rest.recipients() == ["c@other.example"] * 2)
+        self.waits(d, 1)
+        d.stop()
+        self.assertEqual(d.cli("spool", "check").returncode, 0)
+        d.start()
+        self.waits(d, 1)
+        self.assertNotIn("CAN'T", d.cli("status").stdout)
+        self.assertEqual(self.shop.recipients(), [])
+
+    def test_orders_that_a_repair_can_not_find_hold_all_mail(self):
+        d = self.two_sites()
+        d.cli("pause", "shop.example", check=True)
+        d.send("a@example.org", ["b@shop.example"])
+        self.waits(d, 1)
+        d.stop()
+        db = sqlite3.connect(os.path.join(d.directory, "queue.db"))
+        page = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'note'").fetchone()[0]
+        size = db.execute("PRAGMA page_size").fetchone()[0]
+        db.close()
+        with open(os.path.join(d.directory, "queue.db"), "r+b") as f:
+            f.seek((page - 1) * size)
+            f.write(bytes(size))
+        d.cli("spool", "repair", check=True)
+        self.assertNotEqual(d.cli("spool", "check").returncode, 0)
+        d.start()
+        d.move_clock(86400)
+        d.cli("flush", check=True)
+        self.waits(d, 1)
+        self.assertIn("some were lost with a damaged store", d.cli("interventions").stdout)
+        name = self.listed(d)[0]["name"]
+        d.cli("cancel", name, check=True)
+        self.eventually(lambda: self.shop.recipients() == ["b@shop.example"])
+        d.stop()
+        self.assertEqual(d.cli("spool", "check").returncode, 0)
+
+    def place(self, port):
+        return "smtp/[127.0.0.1]:%d" % port
+
+    def counted(self, d, port):
+        """Messages whose stored route leads there."""
+        return d.ask("GET", "/v1/count?destination=" + self.place(port))[1]["count"]
+
+    def waits_for_a_dead_site(self, count=40, **options):
+        """Mail that waits on disk for a site that refuses connections, and would for minutes."""
+        self.port = sluice.free_port()
+        d = self.routed({"shop.example": "smtp:[127.0.0.1]:%d" % self.port}, **options)
+        client = d.smtp()
+        for i in range(count):
+            client.sendmail("a@example.org", ["u%d@shop.example" % i], "Subject: test\r\n\r\nhello\r\n")
+        client.quit()
+        self.waits(d, count)
+        return d
+
+    def all_why(self, d):
+        return [json.dumps(d.ask("GET", "/v1/messages/%s/why" % m["queue_id"])[1]) for m in d.queue()]
+
+    def all_arrive(self, d, site, count=40):
+        self.eventually(lambda: len(site.recipients()) >= count,
+                        lambda: (len(site.recipients()), d.ask("GET", "/v1/status")[1], d.queue()[:2]))
+        self.eventually(lambda: d.queue() == [])
+        self.assertEqual(len(set(site.recipients())), count)
+        self.assertEqual(len(site.recipients()), count)
+
+    def test_waiting_mail_follows_a_redirect(self):
+        d = self.waits_for_a_dead_site()
+        why = self.all_why(d)
+        self.assertTrue(any("until %s answers again" % self.place(self.port) in text for text in why), why)
+        site = self.site()
+        d.cli("redirect", "shop.example", site.nexthop, check=True)
+        self.all_arrive(d, site)
+
+    def test_a_large_queue_follows_a_redirect(self):
+        d = self.waits_for_a_dead_site(2000, qmgr_message_active_limit="100")
+        site = self.site()
+        d.cli("redirect", self.place(self.port), site.nexthop, check=True)
+        self.all_arrive(d, site, 2000)
+
+    def test_waiting_mail_follows_a_redirect_to_a_dead_site_and_its_end(self):
+        """The end of a redirect, by an operator and by time, is a reason to try the site of before."""
+        for end in ("cancel", "time"):
+            d = self.waits_for_a_dead_site()
+            other = sluice.free_port()
+            options = ["--for", "3s"] if end == "time" else []
+            name = d.cli("redirect", "shop.example", "[127.0.0.1]:%d" % other, *options, check=True).stdout.split(":")[0]
+            if end == "cancel":
+                self.eventually(lambda: (self.counted(d, self.port), self.counted(d, other)) == (0, 40))
+                self.waits(d, 40)
+                why = self.all_why(d)
+                self.assertTrue(any("until %s answers again" % self.place(other) in text for text in why), why)
+                self.assertFalse(any(self.place(self.port) in text for text in why), why)
+            site = self.site(port=self.port)
+            if end == "cancel":
+                d.cli("cancel", name, check=True)
+            self.all_arrive(d, site)
+            self.assertEqual(self.listed(d), [])
+
+    def test_waiting_mail_follows_a_second_redirect(self):
+        """The first has moved it away from the next hop that both name."""
+        d = self.waits_for_a_dead_site()
+        other = sluice.free_port()
+        d.cli("redirect", self.place(self.port), "[127.0.0.1]:%d" % other, check=True)
+        self.eventually(lambda: self.counted(d, other) == 40)
+        site = self.site()
+        d.cli("redirect", self.place(self.port), site.nexthop, check=True)
+        self.all_arrive(d, site)
+
+    def test_waiting_mail_follows_a_reload(self):
+        d = self.waits_for_a_dead_site()
+        site = self.site()
+        with open(os.path.join(d.directory, "transport"), "w") as f:
+            f.write("shop.example smtp:%s\n" % site.nexthop)
+        d.cli("reload", check=True)
+        self.all_arrive(d, site)
+
+    def test_deferred_mail_and_mail_in_memory_follow(self):
+        """Some is deferred by replies, some is being delivered, some waits in memory for its turn."""
+        for by in ("redirect", "reload"):
+            gate, site = threading.Event(), self.site()
+
+            def reply(line):
+                if "slow" in line:
+                    gate.wait()
+                return "450 4.2.0 not now"
+
+            old = self.site(rcpt=reply)
+            d = self.routed({"shop.example": "smtp:" + old.nexthop}, initial_destination_concurrency="1",
+                            default_destination_concurrency_limit="1")
+            for i in range(10):
+                d.send("a@example.org", ["u%d@shop.example" % i])
+            self.eventually(lambda: d.ask("GET", "/v1/status")[1]["deferrals"] == 10)
+            for i in range(10):
+                d.send("a@example.org", ["slow%d@shop.example" % i])
+            self.eventually(lambda: (d.ask("GET", "/v1/status")[1]["in_flight"], d.ask("GET", "/v1/status")[1]["active_messages"]) == (1, 10))
+            if by == "redirect":
+                d.cli("redirect", "shop.example", site.nexthop, check=True)
+            else:
+                with open(os.path.join(d.directory, "transport"), "w") as f:
+                    f.write("shop.example smtp:%s\n" % site.nexthop)
+                d.cli("reload", check=True)
+            self.eventually(lambda: len(site.recipients()) == 19, lambda: site.recipients())
+            gate.set()  # what was being delivered goes there when that has ended
+            self.all_arrive(d, site, 20)
+
+    def test_flush_of_either_name_moves_what_a_redirect_has_moved(self):
+        d = self.waits_for_a_dead_site(10)
+        answers = ["450 4.2.0 not now"]
+        site = self.site(rcpt=lambda line: answers[0])
+        d.cli("redirect", self.place(self.port), site.nexthop, check=True)
+        deferrals = lambda: d.ask("GET", "/v1/status")[1]["deferrals"]
+        self.eventually(lambda: d.ask("GET", "/v1/count?destination=smtp/" + site.nexthop)[1]["count"] == 10)
+        for name in (site.nexthop, "shop.example", self.place(self.port), "[127.0.0.1]:%d" % self.port):
+            self.waits(d, 10)
+            before = deferrals()
+            self.assertIn("10 messages", d.cli("flush", name, check=True).stdout, name)
+            self.eventually(lambda: deferrals() >= before + 10, name)
+        answers[0] = "250 2.1.5 Ok"
+        d.cli("flush", site.nexthop, check=True)
+        self.all_arrive(d, site, 10)
+
+    def test_flush_of_a_domain_moves_what_is_parked_for_its_site(self):
+        d = self.waits_for_a_dead_site()
+        site = self.site(port=self.port)
+        d.cli("flush", "shop.example", check=True)
+        self.all_arrive(d, site)
 
     def test_what_is_listed_follows_a_reload(self):
         dead, other = self.site(rcpt="450 4.2.0 not now"), self.site(rcpt="450 4.2.0 not now, either")

@@ -24,7 +24,7 @@ class Case(sluice.TestCase):
     def prepared(self, logins, mode=0o600, trusted=True, **options):
         """A daemon that is not yet started, and its relay. %(hop)s in `logins` is the relay's next hop."""
         parameters = {name: options.pop(name) for name in list(options) if name.startswith(("relay_", "smtp_"))}
-        d = self.daemon(start=False, **parameters)
+        d = self.daemon(start=False, local_domains="mail.sluice.test", **parameters)
         site, path = self.relay(d.directory, **options)
         d.parameters["relayhost"] = site.nexthop
         d.parameters["relay_auth"] = os.path.join(d.directory, "logins")
@@ -178,7 +178,7 @@ class Relay(Case):
         self.defers(d, site, "no mechanism available")
 
     def test_mail_waits_where_a_login_is_missing(self):
-        d = self.daemon(start=False)
+        d = self.daemon(start=False, local_domains="mail.sluice.test")
         site = self.site(mail="530 5.7.0 Authentication required", rcpt="503 5.5.1 MAIL first")
         d.parameters["relayhost"] = site.nexthop
         d.start()

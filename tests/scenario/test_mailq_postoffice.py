@@ -3,6 +3,7 @@ times and process numbers is masked."""
 
 import hashlib
 import os
+import pwd
 import re
 import signal
 import socket
@@ -435,8 +436,16 @@ class Asked(sluice.TestCase):
             return re.sub(r"age (\d+[dhms])+", "age #", masked(done.stdout))
 
         self.eventually(lambda: told("-v") == want)
-        self.assertTrue(told("-s").startswith("0 entries in %s/router/ directory: idle\n1 message in %s/transport/ directory: "
-                                              % (self.box.root, self.box.root)))
+        counts = ("0 entries in %s/router/ directory: never started\n1 message in %s/transport/ directory: "
+                  % (self.box.root, self.box.root))
+        self.assertTrue(told("-s").startswith(counts))
+        self.assertEqual(told("-ss", "-4").splitlines()[:-1], counts.splitlines()[:-1])
+        self.assertEqual(len(told("-ss").splitlines()), 2)
+        self.assertEqual(told("-S"), "smtp/[127.0.0.4]:\n\t  1 file, %d bytes total, %d bytes average\n"
+                         % ((os.path.getsize(mail.message),) * 2))
+        self.assertEqual(told("-SS"), "smtp/[127.0.0.4]:\n\t  1 file\n")
+        self.assertEqual(told("-u", pwd.getpwuid(os.stat(mail.control).st_uid).pw_name), want)
+        self.assertEqual(told("-u", "nobody"), "")
         self.assertTrue(told("-Q").startswith("smtp/*/0\n    smtp/[127.0.0.4]/0\t\tN=1   R=2   A=2  W=#s QA=#\n"))
         self.assertEqual(told("-c", "local"), "")
 

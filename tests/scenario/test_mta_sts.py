@@ -400,9 +400,9 @@ class Command(policies.Case):
         self.assertRegex(self.told(d, "one.test"), "no policy of one.test\n +the last look-up failed: .*the status is 404, not 200")
 
     def test_what_is_no_domain_or_needs_no_tls_is_refused(self):
-        d = self.relay()
+        d = self.relay(local_domains="box.test")
         self.told(d, "not a domain", status=64)
-        self.told(d, "localhost", status=65)
+        self.told(d, "box.test", status=65)
         d.stop()
         self.told(d, "one.test", status=69)
 

@@ -7,23 +7,23 @@ import sluice
 
 SYSEXITS = (
     # status, what it means, enhanced status code, phrase
-    (64, "bounced", "5.3.0", "command line usage error"),
+    (64, "deferred", "4.3.0", "command line usage error"),
     (65, "bounced", "5.6.0", "data format error"),
-    (66, "bounced", "5.3.0", "cannot open input"),
+    (66, "deferred", "4.3.0", "cannot open input"),
     (67, "bounced", "5.1.1", "user unknown"),
     (68, "bounced", "5.1.2", "host name unknown"),
     (69, "bounced", "5.3.0", "service unavailable"),
-    (70, "bounced", "5.3.0", "internal software error"),
+    (70, "deferred", "4.3.0", "internal software error"),
     (71, "deferred", "4.3.0", "system resource problem"),
-    (72, "bounced", "5.3.0", "critical system file missing"),
-    (73, "bounced", "5.2.0", "cannot create user output file"),
-    (74, "bounced", "5.3.0", "input/output error"),
+    (72, "deferred", "4.3.0", "critical system file missing"),
+    (73, "deferred", "4.2.0", "cannot create user output file"),
+    (74, "deferred", "4.3.0", "input/output error"),
     (75, "deferred", "4.3.0", "temporary failure"),
     (76, "bounced", "5.5.0", "remote error in protocol"),
     (77, "bounced", "5.7.0", "permission denied"),
-    (78, "bounced", "5.3.5", "local configuration error"),
-    (1, "bounced", "5.3.0", "Command died with status 1"),
-    (200, "bounced", "5.3.0", "Command died with status 200"),
+    (78, "deferred", "4.3.5", "local configuration error"),
+    (1, "deferred", "4.3.0", "Command died with status 1"),
+    (200, "deferred", "4.3.0", "Command died with status 200"),
 )
 
 
@@ -178,7 +178,7 @@ class Pipe(sluice.TestCase):
         open(d.directory + "/out/ready", "w").close()
         d.move_clock(310)
         self.eventually(lambda: not d.queue())
-        self.assertEqual(self.verdict(d)[1], "sent")
+        self.eventually(lambda: self.verdict(d)[1] == "sent")
 
     def test_one_slow_command_holds_up_neither_smtp_nor_other_commands(self):
         d = self.piping("case $1 in slow*) sleep 300;; esac", clause="destination_recipient_limit=1")

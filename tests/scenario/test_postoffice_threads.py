@@ -313,6 +313,26 @@ class PutOff(ThreadTest):
         self.mail(["fk a.test new@y"])
         self.assert_quiet(d, "a.test", 4, self.COUNT + 5)
 
+    def test_each_retry_of_a_stopped_thread_costs_one_attempt(self):
+        d = self.put_off('retries="1" maxthr=1 overfeed=150', "deferall host is down")
+        self.waiting(d, "a.test", self.COUNT)
+        for tries in range(2, 7):
+            self.let_pass(d, "a.test")
+            self.eventually(lambda: self.tried("a.test") >= tries and self.thread(d, "a.test"))
+            self.waiting(d, "a.test", self.COUNT)
+            self.assertEqual(self.tried("a.test"), tries)
+
+    def test_a_retry_is_one_line_of_the_log_whatever_waits(self):
+        d = self.put_off('retries="1" maxthr=1', "deferall host is down")
+        self.waiting(d, "a.test", self.COUNT)
+        before, tried = len(d.log()), self.tried("a.test")
+        self.let_pass(d, "a.test")
+        self.eventually(lambda: self.tried("a.test") > tried)
+        self.waiting(d, "a.test", self.COUNT)
+        lines = [line for line in d.log()[before:].splitlines() if "status=deferred" in line]
+        self.assertEqual(len(lines), self.tried("a.test") - tried, lines)
+        self.assertEqual(self.reasons(d, "a.test"), ["host is down"] * self.COUNT)
+
     def test_many_dead_hosts_cost_one_attempt_each(self):
         hosts, each = 200, 5
         minutes = next(m for m in range(10, 100) if time.time() % (60 * m) < 30 * m)
@@ -397,6 +417,22 @@ class Expiry(ThreadTest):
         self.report("to <me@here.example>", "Action: failed")
 
 
+class Order(ThreadTest):
+    def test_the_oldest_mail_of_a_thread_goes_first(self):
+        """Also where inode numbers say otherwise, at the first attempt and at each later one."""
+        d = self.office('interval=1h ageorder overfeed=0', start=False)
+        ages = [300, 100, 500, 200, 400]
+        self.agent.does("deferred try later")
+        mails = [self.box.message(["fk a.test x@y"], mtime=time.time() - age) for age in ages]
+        oldest_first = [mail.name for _, mail in sorted(zip(ages, mails), key=lambda pair: -pair[0])]
+        d.start()
+        self.waiting(d, "a.test", len(ages))
+        self.assertEqual([path for path, _ in self.agent.jobs()], oldest_first)
+        self.let_pass(d, "a.test")
+        self.eventually(lambda: self.tried("a.test") == 2 * len(ages))
+        self.assertEqual([path for path, _ in self.agent.jobs()], 2 * oldest_first)
+
+
 class Asked(ThreadTest):
     """queueonly: mail goes when it is asked for."""
 
@@ -448,10 +484,9 @@ class Nowhere(ThreadTest):
         d = self.office("interval=1h", "empty/*\n\tinterval=1h\n")
         mail = self.mail(["nosuch a.test x@y", "fk b.test x@y", "empty - joe"])
         self.eventually(lambda: mail.tags() == " + ")
-        found = self.eventually(lambda: len(found := d.queue()) >= 2 and found)
-        reasons = sorted(rcpt["delay_reason"] for m in found for rcpt in m["recipients"]
-                         if rcpt.get("state", "pending") == "pending")
-        self.assertEqual(reasons, ["ConfBUG:NoCmdDefined!", "no pattern matched"])
+        reasons = lambda found: sorted(rcpt.get("delay_reason", "") for m in found for rcpt in m["recipients"]
+                                       if rcpt.get("state", "pending") == "pending")
+        found = self.eventually(lambda: reasons(found := d.queue()) == ["ConfBUG:NoCmdDefined!", "no pattern matched"] and found)
         self.assertEqual([m for m in found if m.get("next_attempt", 0) > 1e11], [])
         for m in found:
             why = d.cli("why", m["queue_id"]).stdout

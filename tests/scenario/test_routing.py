@@ -90,15 +90,12 @@ nobody@some.test      error:no such user here
         self.remote["after"] = self.site()
         self.table(d, "moved.test smtp:{after}\n.moved.test smtp:{before}\n")
         self.reload(d)
-        d.move_clock(310)
         self.eventually(lambda: self.arrived() == {"after": ["x@moved.test"]})
         self.eventually(lambda: len(d.message(queue_id)["recipients"]) == 1)
         self.assertEqual(d.message(queue_id)["recipients"][0]["nexthop"], self.remote["before"].nexthop)
         # and again, into a bounce this time
         self.table(d, "moved.test smtp:{after}\n.moved.test error:5.1.2 gone for good\n")
         self.reload(d)
-        self.eventually(lambda: [m["queue_name"] for m in d.queue()] == ["deferred"])
-        d.move_clock(2000)
         self.eventually(lambda: re.search("to=<x@stays.moved.test>.*dsn=5.1.2, status=bounced .*gone for good", d.log()))
         self.eventually(lambda: not d.queue())
 
@@ -139,7 +136,7 @@ nobody@some.test      error:no such user here
         d = self.relay("later.test retry:4.3.2 closed for today\n")
         queue_id = d.send("a@example.org", ["x@later.test"])
         self.eventually(lambda: [m["queue_name"] for m in d.queue()] == ["deferred"])
-        self.assertRegex(d.log(), r"%s: to=<x@later.test>.*dsn=4.3.2, status=deferred \(.*closed for today" % queue_id)
+        self.eventually(lambda: re.search(r"%s: to=<x@later.test>.*dsn=4.3.2, status=deferred \(.*closed for today" % queue_id, d.log()))
 
 
 class Relaying(sluice.TestCase):

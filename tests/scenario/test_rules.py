@@ -196,7 +196,7 @@ both@example.org        BCC b@example.net
         self.write(d, "senders", "# nothing\nc@example.org     REJCT\n")
         status, answer = d.ask("POST", "/v1/reload")
         self.assertNotEqual(status, 200)
-        self.assertIn(self.at(d, "senders", 2) + ":19: error: `c@example.org' has an action that is none of OK, ", answer["error"])
+        self.assertIn(self.at(d, "senders", 2) + ":19: error: `c@example.org' has an unknown action; expected OK, ", answer["error"])
         self.assertRegex(self.refused(d, "c@example.org", "b@example.net"), "^554 ")
 
 
@@ -503,7 +503,7 @@ class Trial(Rules):
         self.write(d, "lines", "/x/ NONSENSE\n")
         run = d.cli("config", "test", "--recipient", "a@b.test")
         self.assertEqual(run.returncode, 78)
-        self.assertIn(self.at(d, "lines", 1) + ":5: error: `NONSENSE' has an action that is none of OK", run.stderr)
+        self.assertIn(self.at(d, "lines", 1) + ":5: error: `NONSENSE' has an unknown action; expected OK", run.stderr)
 
 
 class Checks(Rules):

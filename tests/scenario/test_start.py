@@ -233,7 +233,7 @@ class DeliveryUsers(sluice.TestCase):
     def test_the_queues_owner_has_to_be_meant(self):
         clause = "local/*\n    agent=maildir maildir=box/%%u/ user=%s\n"
         self.refused("its user is mail_owner", clause % "games", mail_owner="games")
-        self.refused("mail_owner is empty, so it is root", clause % "$mail_owner")
+        self.refused("mail_owner is empty and there is no user sluice, so it is root", clause % "$mail_owner")
         d = self.plan(clause % "$mail_owner", mail_owner="games", control_socket="../control.sock")
         d.write_config(log="file:%s/log" % d.directory, state_directory=d.directory + "/state")
         d.start()
@@ -486,8 +486,8 @@ class Users(sluice.TestCase):
         d.cli("auth", "add", "app", input="secret\n", check=True)
         d.start()
         want = {"auth": (self.queue, None), "queue": (self.queue, "/"), "local": (pwd.getpwuid(0), "/"),
-                "deliver": (self.net, None), "control": (self.net, None), "receive": (self.net, None),
-                "pickup": (pwd.getpwuid(0), None)}
+                "deliver": (self.net, None), "resolve": (self.net, None), "control": (self.net, None), "receive": (self.net, None),
+                "filter": (self.net, None), "pickup": (pwd.getpwuid(0), None)}
 
         def confined(role, pid):
             user, root = want[role]

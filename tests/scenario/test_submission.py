@@ -123,6 +123,66 @@ class Submission(Case):
         with self.assertRaises(smtplib.SMTPAuthenticationError):
             self.login(self.client())
 
+    def logged_in(self, user="app", password=PASSWORD):
+        client = self.client()
+        self.assertEqual(self.login(client, user=user, password=password)[0], 235)
+        self.assertEqual(client.noop()[0], 250)
+        return client
+
+    def test_an_open_session_ends_with_its_login(self):
+        d, site = self.started(users=[(name, PASSWORD, []) for name in ("app", "changed", "kept", "bound", "busy")])
+        clients = {name: self.logged_in(name) for name in ("app", "changed", "kept", "bound", "busy")}
+        for client in clients.values():
+            self.sent(client, site)
+        busy = clients["busy"]
+        busy.mail("a@example.org"), busy.rcpt("b@example.net")
+        self.assertEqual(busy.docmd("DATA")[0], 354)
+        self.assertEqual(d.cli("auth", "remove", "app").returncode, 0)
+        self.assertEqual(d.cli("auth", "remove", "busy").returncode, 0)
+        self.add(d, "changed", "another-password")
+        self.add(d, "bound", PASSWORD, "--senders", "bound@example.org")
+        before = len(site.messages)
+        d.cli("reload", check=True)
+        for name in ("app", "changed", "bound", "busy"):
+            self.eventually(lambda: "localhost[127.0.0.1]: the login of sasl_username=%s is no longer valid" % name in d.log())
+            with self.assertRaises((smtplib.SMTPServerDisconnected, smtplib.SMTPSenderRefused, ConnectionError)):
+                code, text = clients[name].mail("a@example.org") if name != "busy" else (busy.send(b"x\r\n.\r\n"), busy.getreply())[1]
+                self.assertEqual((code, text), (421, b"4.7.0 The login is no longer valid"))
+                clients[name].noop()  # that was the last word
+        self.sent(clients["kept"], site)
+        self.assertEqual(len(site.messages), before + 1)
+        self.assertNotIn("sasl_username=kept is no longer", d.log())
+        self.sent(self.logged_in("changed", "another-password"), site)
+
+    def test_a_login_outlives_the_process_that_knew_it(self):
+        d, site = self.started(users=[("app", PASSWORD, []), ("other", PASSWORD, [])])
+        clients = [self.logged_in("app"), self.logged_in("other")]
+        old, = d.children()["auth"]
+        # What has changed while there was none is found by the next one.
+        self.assertEqual(d.cli("auth", "remove", "other").returncode, 0)
+        os.kill(old, signal.SIGSTOP)
+        d.cli("reload", check=True)
+        os.kill(old, signal.SIGKILL)
+        self.eventually(lambda: "sasl_username=other is no longer valid" in d.log())
+        self.sent(clients[0], site)
+
+    def salt(self, user):
+        client = self.client()
+        code, first = client.docmd("AUTH SCRAM-SHA-256 " + base64.b64encode(b"n,,n=%s,r=abcdefgh" % user.encode()).decode())
+        self.assertEqual(code, 334)
+        return base64.b64decode(first).split(b",", 1)[1]
+
+    def test_a_user_that_does_not_exist_looks_like_one_for_good(self):
+        d, _ = self.started()
+        known, unknown, other = self.salt("app"), self.salt("stranger"), self.salt("stranger2")
+        self.assertEqual(len({known, unknown, other}), 3)
+        d.stop()
+        self.add(d, "new", "another-password")
+        d.start()
+        self.assertEqual((self.salt("app"), self.salt("stranger")), (known, unknown))
+        key = os.stat(os.path.join(d.directory, "auth.key"))
+        self.assertEqual((key.st_size, key.st_mode & 0o777), (32, 0o600))
+
     def test_logins_come_with_a_reload(self):
         d, site = self.prepared()
         later = {name: d.parameters.pop(name) for name in ("auth_users", "listen")}

@@ -46,12 +46,12 @@ class Answers(Case):
     def test_what_is_wrong_is_said(self):
         d = self.with_mail()
         limit = "default_destination_concurrency_limit"
-        for body, words in (({"set": {limit: "many"}}, limit), ({"set": {"default_destination_concurency_limit": "1"}}, "no parameter that the simulator knows"),
-                            ({"set": {"myhostname": "x.example"}}, "myhostname is no parameter that the simulator"), ({"set": {limit: 5}}, "a text of one line"),
+        for body, words in (({"set": {limit: "many"}}, limit), ({"set": {"default_destination_concurency_limit": "1"}}, "has no effect in the simulator"),
+                            ({"set": {"myhostname": "x.example"}}, "myhostname has no effect in the simulator"), ({"set": {limit: 5}}, "a text of one line"),
                             ({"set": {limit: "5\nrelayhost = [192.0.2.1]"}}, "a text of one line"), ({"set": {}}, "1 to 16"), ({"set": []}, "set: an object"),
                             ({}, "set: an object"), ({"hours": 0, "set": {limit: "1"}}, "hours: a number above 0"), ({"hours": 1e9, "set": {limit: "1"}}, "up to 168"),
                             ({"hours": "2", "set": {limit: "1"}}, "hours: a number"), ({"hour": 2, "set": {limit: "1"}}, "hour is not known"),
-                            ({"set": {"<b>\u202e" * 20: "1"}}, "no parameter that the simulator knows")):
+                            ({"set": {"<b>\u202e" * 20: "1"}}, "has no effect in the simulator")):
             with self.subTest(body=body):
                 status, answer = d.ask("POST", "/v1/whatif", body)
                 self.assertEqual(status, 400, answer)
@@ -66,7 +66,7 @@ class Answers(Case):
         d.parameters["events"] = "yes"
         d.write_config()
         d.cli("reload", check=True)
-        self.eventually(lambda: "no mail has come" in d.ask("POST", "/v1/whatif", {"set": {"retry_jitter": "0"}})[1]["error"])
+        self.eventually(lambda: "no mail of this period" in d.ask("POST", "/v1/whatif", {"set": {"retry_jitter": "0"}})[1]["error"])
 
 
 SET = {"set": {"retry_jitter": "0"}}
@@ -115,7 +115,7 @@ class Trouble(Case):
         d.cli("reload", check=True)
         os.kill(pid, signal.SIGCONT)
         status, told = answer()
-        self.assertTrue(status == 200 or (status == 503 and "loaded anew" in told["error"]), told)
+        self.assertTrue(status == 200 or (status == 503 and "reloaded meanwhile" in told["error"]), told)
         self.assertEqual(d.ask("POST", "/v1/whatif", SET)[0], 200)
 
     def test_a_client_that_goes_away_ends_its_run(self):

@@ -22,8 +22,8 @@ static struct {
     struct spool_parts_part parts;
     struct known known[KNOWN_MAX];
     size_t count;
-    size_t ready;              /* may be claimed */
-    bool wants_mail, has_mail; /* to be claimed; the same by key, or for keys: */
+    size_t ready, ready_by_key; /* messages that may be claimed */
+    bool wants_mail;            /* to claim some */
     bool wants_keys, has_keys;
     bool is_asked; /* anything */
     unsigned looks, misses;
@@ -93,7 +93,7 @@ static void turn(struct spool *sp)
         away.known[i].is_at_hand = true;
     }
     away.ready = away.wants_mail ? PIECE : away.ready;
-    away.has_mail = away.has_mail || away.wants_mail;
+    away.ready_by_key = away.wants_mail ? PIECE : away.ready_by_key;
     away.has_keys = away.has_keys || away.wants_keys;
     away.wants_mail = away.wants_keys = away.is_asked = false;
     away.has_event = true;
@@ -200,13 +200,19 @@ static int next_due(struct spool *sp, struct wall *ret_due)
 static int claim_parked(struct spool *sp, struct slice key, struct wall now, size_t max,
                         struct msg_id *ret_ids, size_t *ret_count, bool *ret_more)
 {
-    if (!away.has_mail) {
+    int err = away.under->claim_parked(sp, key, now, 0, ret_ids, ret_count, ret_more);
+
+    if (err != 0 || !*ret_more) {
+        return err; /* nothing is parked under this key, and a node knows its keys */
+    }
+    if (away.ready_by_key == 0) {
         want_mail();
         return miss(sp);
     }
-    away.has_mail = false;
-    return away.under->claim_parked(sp, key, now, max < PIECE ? max : PIECE, ret_ids, ret_count,
-                                    ret_more);
+    err = away.under->claim_parked(sp, key, now, max < away.ready_by_key ? max : away.ready_by_key,
+                                   ret_ids, ret_count, ret_more);
+    away.ready_by_key -= *ret_count;
+    return err;
 }
 
 static int parked_keys(struct spool *sp, struct slice after, size_t max, struct slice *ret_keys,
@@ -259,8 +265,8 @@ void away_spool(struct spool *sp)
         wrap(sp);
         away.misses = 0;
     }
-    away.count = away.ready = 0;
-    away.wants_mail = away.has_mail = away.wants_keys = away.has_keys = false;
+    away.count = away.ready = away.ready_by_key = 0;
+    away.wants_mail = away.wants_keys = away.has_keys = false;
     away.is_asked = away.has_event = away.is_held = false;
 }
 

@@ -3,7 +3,9 @@ when one does not answer: for `make demo-cluster`, and for tests of what happens
 
 import collections
 import os
+import pwd
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -87,6 +89,12 @@ class CountingSite(sluice.Site):
         return "".join("%s smtp:[127.0.0.%d]:%d\n" % (domain, i, self.port) for i, domain in enumerate(self.domains(count), 1))
 
 
+def give_to_queue_process(daemon):
+    """Makes its user the owner of the state directory. A queue process that talks to the network is not root."""
+    if os.geteuid() == 0:
+        shutil.chown(daemon.directory, "sluice" if any(user.pw_name == "sluice" for user in pwd.getpwall()) else "nobody")
+
+
 class Cluster:
     """`names` are the nodes' names; those of `by_proxy` reach each server through a proxy of their own. The database has a synchronous standby unless `standby` is false. `routes` are lines of a
     transport map that all nodes have; `server` lines of the servers' configuration."""
@@ -119,7 +127,9 @@ class Cluster:
     def node(self, name):
         """A daemon that would be one of the nodes, not started."""
         url = url_of(self.proxies_of(name)) if name in self.proxies else self.url()
-        return sluice.Daemon(spool=url, cluster_node=name, myhostname=name + ".sluice.test", **self.parameters)
+        node = sluice.Daemon(spool=url, cluster_node=name, myhostname=name + ".sluice.test", **self.parameters)
+        give_to_queue_process(node)
+        return node
 
     def url(self):
         return url_of([self.primary] + ([self.standby] if self.standby else []))

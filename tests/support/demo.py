@@ -1,5 +1,5 @@
-"""The scenario of `make demo`: a newsletter to sites of which one is slow, one dead, one greylists and one limits its
-connections, and password resets beside it. scripts/demo runs it with pictures, tests/scenario/test_demo.py with numbers."""
+"""The scenario of `make demo`: a newsletter, and password resets at the same time. One site is slow, one dead, one greylists and one limits its
+connections. scripts/demo runs it with pictures, tests/scenario/test_demo.py with numbers."""
 
 import os
 import threading
@@ -14,7 +14,7 @@ PER_MESSAGE = 50            # recipients
 
 
 class Limited(sluice.Site):
-    """Greets with 421 when it has its connections already."""
+    """Greets with 421 when it has all its connections."""
 
     def _talk(self, conn, lines):
         with self.lock:
@@ -28,7 +28,7 @@ class Limited(sluice.Site):
 
 class Demo:
     def __init__(self, daemon, slow_reply):
-        """`slow_reply(line)` is the slow site's reply to the end of a message, when it likes. The daemon is not started."""
+        """`slow_reply(line)` returns the slow site's reply to the end of a message, after any delay. The daemon is not started."""
         self.daemon, self.seen, self.lock = daemon, set(), threading.Lock()
         self.resets = {}  # address -> when it was sent
         self.sites = {
@@ -56,10 +56,10 @@ class Demo:
         return "250 2.1.5 Ok" if known else "451 4.7.1 greylisted, come back in a minute"
 
     def newsletter(self, count, goes_on=lambda: True):
-        """So many recipients, in the shares above; how many were sent."""
+        """Sends to `count` recipients, in the shares above, first to the misbehaving sites. Returns the number sent."""
         sent = 0
         with self.daemon.smtp() as s:
-            for domain, share in zip(DOMAINS, SHARES):
+            for domain, share in reversed(list(zip(DOMAINS, SHARES))):
                 left = count * share // 100
                 while left > 0 and goes_on():
                     part = min(left, PER_MESSAGE)
@@ -75,7 +75,7 @@ class Demo:
         self.daemon.send("login@shop.example", [address], "From: login@shop.example\r\nSubject: Your new password\r\n\r\nHere.\r\n")
 
     def delays(self):
-        """Seconds from handing over to arrival of the resets that have arrived."""
+        """Returns seconds from submission to arrival of the resets that have arrived."""
         arrived = {}
         for site in self.sites.values():
             with site.lock:

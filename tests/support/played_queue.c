@@ -49,6 +49,9 @@ static void keep_result(const struct frame *frame)
     assert_true(played.count++ < COUNT(played.results));
     r->body = mem_copy(frame->body.ptr, frame->body.len);
     assert_true(wire_get_result(slice_of(r->body, frame->body.len), &r->m, &r->verdicts));
+    if (r->m.thread_stops && r->m.outcome != OUTCOME_GIVEN_BACK && !played.is_slow) {
+        wire_put_go_on(played.channel, r->m.entry);
+    }
 }
 
 static void on_queue(void *arg, struct channel *ch)

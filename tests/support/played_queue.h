@@ -33,6 +33,7 @@ extern struct played_queue {
     bool (*on_frame)(const struct frame *frame); /* what else comes; NULL: nothing does */
     bool lost;                                   /* role_queue_lost was called */
     bool exited;                                 /* role_exit was */
+    bool is_slow;                                /* stops are not acknowledged */
 } played;
 
 /* Begin anew, at the clock's own time: the loop, the log, and no configuration yet. */

@@ -35,18 +35,33 @@ def wire_data(kind, text):
 
 
 class Names:
-    """A name server on 127.0.0.1. `records` maps (name, type) to a list of texts; a change holds at once, as nothing may be
+    """A name server. `records` maps (name, type) to a list of texts; a change holds at once, as nothing may be
     cached. A name in `broken` is answered with SERVFAIL, one in `silent` not at all; what else it does not have does not
     exist. Questions asked are in `asked`."""
 
-    def __init__(self, **records):
+    def __init__(self, host="127.0.0.1", port=0):
         self.records, self.broken, self.silent, self.asked = {}, set(), set(), []
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.socket.bind(("127.0.0.1", 0))
-        self.port = self.socket.getsockname()[1]
+        self.socket, self.listener = self._both(host, port)
+        self.host, self.port = self.socket.getsockname()
         self.closed = False
-        self.thread = threading.Thread(target=self._serve, daemon=True)
-        self.thread.start()
+        self.threads = [threading.Thread(target=f, daemon=True) for f in (self._serve, self._serve_tcp)]
+        for thread in self.threads:
+            thread.start()
+
+    @staticmethod
+    def _both(host, port):
+        """Sockets of UDP and TCP with one port. A port that is free for UDP may be in use for TCP."""
+        for _ in range(100):
+            datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            try:
+                datagrams.bind((host, port))
+                return datagrams, socket.create_server(datagrams.getsockname())
+            except OSError as error:
+                datagrams.close()
+                if port != 0:
+                    raise
+                last = error
+        raise last
 
     def set(self, name, kind, *texts):
         self.records[name.lower(), kind] = list(texts)
@@ -57,9 +72,27 @@ class Names:
     def close(self):
         self.closed = True
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-            s.sendto(b"", ("127.0.0.1", self.port))
-        self.thread.join()
+            s.sendto(b"", (self.host, self.port))
+        socket.create_connection((self.host, self.port)).close()
+        for thread in self.threads:
+            thread.join()
         self.socket.close()
+        self.listener.close()
+
+    def _serve_tcp(self):
+        while not self.closed:
+            client, _ = self.listener.accept()
+            threading.Thread(target=self._serve_client, args=(client,), daemon=True).start()
+
+    def _serve_client(self, client):
+        with client, client.makefile("rb") as questions:
+            try:
+                while len(head := questions.read(2)) == 2:
+                    answer = self._answer(questions.read(struct.unpack("!H", head)[0]))
+                    if answer:
+                        client.sendall(struct.pack("!H", len(answer)) + answer)
+            except OSError:
+                pass
 
     def _serve(self):
         while not self.closed:

@@ -119,6 +119,54 @@ class Proxy:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
+BOUNCER = next(filter(os.path.exists, [sluice.tool("usr/sbin/pgbouncer"), "/usr/sbin/pgbouncer"]), None)
+
+
+def bouncer_needed():
+    return unittest.skipUnless(is_there() and BOUNCER, "pgbouncer is not there (scripts/tools)")
+
+
+class Bouncer:
+    """Debian's pgbouncer in front of a server. Clients connect to `directory`; `lines` are further lines of its configuration."""
+
+    process = None
+
+    def __init__(self, server, mode, *lines):
+        self.server = server
+        self.directory = tempfile.mkdtemp(prefix="sluice-bouncer-")
+        os.chmod(self.directory, 0o777)
+        self.start(mode, *lines)
+
+    def start(self, mode, *lines):
+        """Also again: all connections end then."""
+        self.stop()
+        file = os.path.join(self.directory, "pgbouncer.ini")
+        with open(file, "w", encoding="ascii") as f:
+            f.write("[databases]\npostgres = host=%s user=tester\n[pgbouncer]\nauth_type = any\nlisten_addr =\nlogfile = %s/log\n"
+                    "unix_socket_dir = %s\nunix_socket_mode = 0777\nlisten_port = 5432\npool_mode = %s\n%s" %
+                    (self.server.directory, self.directory, self.directory, mode, "".join(line + "\n" for line in lines)))
+        os.chmod(file, 0o644)
+        self.process = sluice.spawn([BOUNCER, "-q", file], env=sluice.tool_env(), **ordinary_user())
+        sluice.eventually(lambda: subprocess.run([programs() + "pg_isready", "-q", "-h", self.directory]).returncode == 0,
+                          "pgbouncer does not answer", detail=self.said)
+
+    def stop(self):
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    def url(self):
+        return "postgresql://tester@/postgres?host=" + self.directory
+
+    def said(self):
+        with open(os.path.join(self.directory, "log"), errors="replace") as f:
+            return f.read()
+
+    def close(self):
+        self.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
 class Server:
     """A primary; `options` are further lines of its configuration."""
 
@@ -152,7 +200,7 @@ class Server:
         os.chmod(self.directory, 0o755)
         self.data = os.path.join(self.directory, "data")
         self.options, self.environment = options, dict(self.environment)
-        self.process = self.follower = None
+        self.process, self.followers = None, []
         if os.geteuid() == 0:
             os.chown(self.directory, NOBODY, NOBODY)
 
@@ -192,8 +240,13 @@ class Server:
 
     # ---- a standby ----
 
-    def standby(self, *options):
-        """A server that follows this one; from now on a commit waits for it. Of a standby: once that is promoted."""
+    @property
+    def follower(self):
+        """The standby that was made last; None: there is none."""
+        return self.followers[-1] if self.followers else None
+
+    def standby(self, *options, name="standby"):
+        """A server that follows this one under that name; from now on a commit waits for it. Of a standby: once that is promoted."""
         other = Server.__new__(Server)
         other._prepare(options)
         if os.path.exists(os.path.join(self.data, "pg_wal", "000000010000000000000001")):  # it has all since it was made
@@ -203,13 +256,14 @@ class Server:
             other._finish("pg_basebackup", "-h", self.directory, "-U", "tester", "-D", other.data, "-R", "-X", "stream", "-c", "fast",
                           "--no-sync")
         with open(os.path.join(other.data, "postgresql.auto.conf"), "a") as f:  # -R takes the name of the program for its own
-            f.write("primary_conninfo = 'host=%s user=tester application_name=standby'\n" % self.directory)
+            f.write("primary_conninfo = 'host=%s user=tester application_name=%s'\n" % (self.directory, name))
         other.start()
-        self.follow("standby")
+        self.follow(name)
         state = "state = 'streaming'" if self.ask("SELECT pg_is_in_recovery()") == "t" else "sync_state = 'sync'"
-        sluice.eventually(lambda: self.ask("SELECT count(*) FROM pg_stat_replication WHERE " + state) == "1", "no synchronous standby",
+        sluice.eventually(lambda: self.ask("SELECT count(*) FROM pg_stat_replication WHERE application_name = '%s' AND %s" % (name, state)) == "1",
+                          "no synchronous standby",
                           detail=other.said)
-        self.follower = other
+        self.followers.append(other)
         return other
 
     def follow(self, names):
@@ -275,7 +329,7 @@ class Server:
             self.process.wait(sluice.PATIENCE)
 
     def close(self):
-        if self.follower is not None:
-            self.follower.close()
+        for follower in self.followers:
+            follower.close()
         self.stop(signal.SIGQUIT)
         shutil.rmtree(self.directory, ignore_errors=True)

@@ -110,11 +110,12 @@ static void do_rcpts(struct msg_id id)
 
     while (count == PAGE && spool_read_rcpts(sp, id, after, true, PAGE, r, &count) == 0) {
         for (size_t i = 0; i < count; i++) {
-            const struct postfix_rcpt *p = postfix_rcpt(sp, id, r[i].n);
+            struct postfix_rcpt p;
 
-            printf("%u %llu %u <%.*s> <%.*s> <%.*s>\n", r[i].n, (unsigned long long)p->offset,
-                   p->notify, SLICE_ARGS(p->recipient), SLICE_ARGS(p->original),
-                   SLICE_ARGS(p->dsn_original));
+            CHECK(postfix_rcpt(sp, id, r[i].n, &p));
+            printf("%u %llu %u <%.*s> <%.*s> <%.*s>\n", r[i].n, (unsigned long long)p.offset,
+                   p.notify, SLICE_ARGS(p.recipient), SLICE_ARGS(p.original),
+                   SLICE_ARGS(p.dsn_original));
             after = r[i].n;
         }
     }
@@ -144,15 +145,15 @@ static void do_content(struct msg_id id)
 
 static void do_mark(const struct queue_dir *dir, struct msg_id id, uint32_t n)
 {
-    const struct postfix_rcpt *r = postfix_rcpt(sp, id, n);
+    struct postfix_rcpt r;
     struct queue_file_mark mark;
     int err;
 
-    if (r == NULL) {
+    if (!postfix_rcpt(sp, id, n, &r)) {
         printf("no such recipient\n");
         return;
     }
-    mark = queue_file_mark_done(r->offset);
+    mark = queue_file_mark_done(r.offset);
     err = queue_dir_mark(dir, QUEUE_DIR_ACTIVE, postfix_message(sp, id)->queue_id, &mark);
     printf("%s %c\n", strerror(-err), err == 0 ? postfix_rcpt_state(sp, id, n) : '-');
 }

@@ -204,6 +204,9 @@ class Site:
         self.listener = socket.socket(family)
         self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.listener.bind(host if family == socket.AF_UNIX else (host, port))
+        if family == socket.AF_UNIX and os.geteuid() == 0:  # the deliver process is not root
+            os.chmod(host, 0o666)
+            os.chmod(os.path.dirname(host), 0o711)
         self.listener.listen(512)
         self.host, self.port = (host, 0) if family == socket.AF_UNIX else self.listener.getsockname()[:2]
         self.closed = False
