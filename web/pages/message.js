@@ -76,14 +76,14 @@ function eventItem(e) {
   const who = e.recipient ? e.recipient : "It", where = e.destination ? " (" + e.destination + ")" : "";
   const said = e.reply ? ": " + e.reply : ".";
   const words = {
-    received: ["It came in" + (e.source ? " from " + e.source : "") + (e.size ? ", " + bytes(e.size) : "") + (e.recipients ? " for " + plural(e.recipients, "recipient") : "") + ".", ""],
+    received: [(e.requeued_from ? "It was requeued from " + e.requeued_from + "; it came in" : "It came in") + (e.source ? " from " + e.source : "") + (e.size ? ", " + bytes(e.size) : "") + (e.recipients ? " for " + plural(e.recipients, "recipient") : "") + ".", ""],
     delivered: [who + " was delivered" + where + " after " + duration(e.delay) + said, "good"],
     deferred: [who + " was deferred" + where + said, ""],
     bounced: [who + " failed" + where + said, "bad"],
     expired: [who + " was given up" + where + said, "bad"],
     report: ["A report (" + (e.kind ?? "") + ") was sent to " + (e.recipient ?? "the sender") + ".", ""],
     held: ["It was put on hold" + (e.reason ? ": " + e.reason : "."), ""],
-    released: ["It was released.", ""], removed: ["It was deleted.", "bad"], requeued: ["It was requeued: age and attempts began anew.", ""],
+    released: ["It was released.", ""], removed: ["It was deleted.", "bad"], requeued: ["It was requeued: it goes on under another queue id, with rules and filters applied again.", ""],
   };
   const [text, kind] = words[e.event] ?? [e.event + said, ""];
   return [e.time, text, kind];
