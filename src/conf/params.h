@@ -754,7 +754,8 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(INT, overfeed, "", "entries", "0", INT64_MIN, PARAM_NO_MAX,                                  \
       "entries a running agent is given ahead; less than 0: 0")                                    \
     X(INT, skew, "", "steps", "5", 1, 100000,                                                      \
-      "how fast retry times are drawn to multiples of `interval': 1 at once, more slower")         \
+      "retry times are moved by this part of their distance to a multiple of `interval': 1 all "   \
+      "of it, 5 a fifth")                                                                          \
     X(BOOL, ageorder, "", "", "no", 0, 0,                                                          \
       "in a postoffice, whose oldest mail is tried first: smaller mail never overtakes, as with "  \
       "delivery_slot_cost 0")                                                                      \

@@ -67,60 +67,30 @@ static int64_t scaled(int64_t interval_us, uint32_t factor)
     return __builtin_mul_overflow(interval_us, factor, &wait) ? US_FOREVER : wait;
 }
 
-/* Returns the step that moves a due time nearer to a multiple of the interval, in microseconds. */
-static int64_t nudge(const struct retry_sequence *sequence, struct wall due)
+/* Returns `due`, moved towards the nearest multiple of the interval. */
+static struct wall nudged(const struct retry_sequence *sequence, struct wall due)
 {
-    int64_t interval = us_seconds(sequence->interval_us), skew = sequence->skew, x;
+    int64_t interval = sequence->interval_us, past, distance, step;
 
-    CHECK(interval >= 1);
-    CHECK(skew >= 1);
-    x = us_seconds(due.us) % interval;
-    x = x <= interval / 2 ? -(x + skew - 1) : x + skew - 1;
-    return x / skew * US_PER_S;
+    CHECK(interval >= US_PER_S);
+    CHECK(sequence->skew >= 1);
+    past = due.us % interval;
+    distance = past <= interval / 2 ? past : interval - past;
+    step = us_seconds(distance / sequence->skew + US_PER_S - 1) * US_PER_S;
+    step = step < distance ? step : distance;
+    return past <= interval / 2 ? (struct wall){due.us - step} : wall_after(due, step);
 }
 
-/* Spreads the remaining wait. */
-static struct wall spread_until(struct wall due, struct wall now, unsigned jitter_percent,
-                                struct rng *rng)
+void retry_sequence_ran(const struct retry_sequence *sequence, struct retry_state *state,
+                        struct wall now, unsigned jitter_percent, struct rng *rng)
 {
-    return due.us <= now.us ? due : wall_after(now, spread(due.us - now.us, jitter_percent, rng));
-}
+    struct wall due;
 
-void retry_sequence_deferred(const struct retry_sequence *sequence, struct retry_state *state,
-                             struct wall now, bool attempted, unsigned jitter_percent,
-                             struct rng *rng)
-{
-    struct wall due = state->due;
-
-    if (due.us > now.us || sequence->count == 0) {
+    if (state->due.us > now.us || sequence->count == 0) {
         return;
     }
-    if (attempted) {
-        due.us = us_add(due.us, nudge(sequence, due));
-        due = wall_after(due, scaled(sequence->interval_us, next_factor(sequence, state, rng)));
-    } else {
-        due = now;
-    }
-    if (due.us < now.us) {
-        /* ZMailer's own program computes a time in the past here unless the destination is new;
-         * this is the time that it computes for a new one. */
-        due.us = now.us - now.us % sequence->interval_us;
-        due = wall_after(due, us_add(sequence->interval_us, RETRY_BOUNDARY_LATE));
-    }
-    state->due = spread_until(due, now, jitter_percent, rng);
-}
-
-void retry_sequence_run_ended(const struct retry_sequence *sequence, struct retry_state *state,
-                              struct wall now, unsigned jitter_percent, struct rng *rng)
-{
-    struct wall due = state->due;
-
-    if (due.us > now.us || sequence->count == 0) {
-        return;
-    }
-    due = wall_after(due, scaled(sequence->interval_us, next_factor(sequence, state, rng)));
-    if (due.us < now.us) {
-        due.us += ((now.us - due.us) / sequence->interval_us + 1) * sequence->interval_us;
-    }
-    state->due = spread_until(due, now, jitter_percent, rng);
+    due = wall_after(now, scaled(sequence->interval_us, next_factor(sequence, state, rng)));
+    due = nudged(sequence, due);
+    CHECK(due.us > now.us);
+    state->due = wall_after(now, spread(due.us - now.us, jitter_percent, rng));
 }

@@ -4,7 +4,8 @@
  *   retry_backoff   Postfix's, per message: wait as long as the message is old, within two bounds;
  *                   so the interval doubles until the upper bound.
  *   retry_sequence  ZMailer's, per destination: an interval times a sequence of factors. After its
- *                   end the sequence is entered again at a random place.
+ *                   end the sequence is entered again at a random place. The time is moved towards
+ *                   a multiple of the interval, so that destinations are tried together.
  *
  * Both can be spread at random ("jitter"), so that mail that failed together does not return as one
  * wave. The spread is uniform over jitter per cent of the wait and goes upwards, so that no attempt
@@ -22,9 +23,8 @@
 #include "rng.h"
 #include "times.h"
 
-#define RETRY_JITTER_MAX    100 /* per cent */
-#define RETRY_SEQUENCE_MAX  1000
-#define RETRY_BOUNDARY_LATE (10 * US_PER_S)
+#define RETRY_JITTER_MAX   100 /* per cent */
+#define RETRY_SEQUENCE_MAX 1000
 
 /* Returns the wait after a failed attempt at a message of age `age_us`: the age, at least
  * `minimal_us`, at most `maximal_us` (the minimum wins if they cross), spread within the same
@@ -48,17 +48,12 @@ struct retry_state {
     size_t index; /* index of the next factor; a success does not reset it */
 };
 
-/* Moves `due` after a recipient of the destination was deferred at `now` (zmailer-scheduler 11.2).
- * Only the first deferral of a run has an effect, because `due` is in the future after it.
- * `attempted`: the recipient had been tried before this run. Whole seconds decide, as in
- * ZMailer. */
-void retry_sequence_deferred(const struct retry_sequence *sequence, struct retry_state *state,
-                             struct wall now, bool attempted, unsigned jitter_percent,
-                             struct rng *rng);
-
-/* Moves `due` by one step of the sequence after a run that deferred no recipient but left some
- * (11.3). */
-void retry_sequence_run_ended(const struct retry_sequence *sequence, struct retry_state *state,
-                              struct wall now, unsigned jitter_percent, struct rng *rng);
+/* Moves `due` after a run that left mail and ended at `now`: the next factor times the interval
+ * later, moved to the nearest multiple of the interval (zmailer-scheduler 11.2). With a skew S the
+ * move is an S-th of the distance, in whole seconds rounded up. The wait is therefore at least half
+ * an interval. Only the first result of a run has an effect, because `due` is in the future after
+ * it. */
+void retry_sequence_ran(const struct retry_sequence *sequence, struct retry_state *state,
+                        struct wall now, unsigned jitter_percent, struct rng *rng);
 
 #endif

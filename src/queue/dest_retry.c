@@ -114,9 +114,8 @@ static void check_after(struct dest_retries *all, struct dest_retry *r, struct w
 /* ---- retries -------------------------------------------------------------------------------- */
 
 struct wall dest_retry_ran(struct dest_retries *all, struct dest_retry *r,
-                           const struct retry_rules *rules, enum retry_end end,
-                           struct wall not_before, struct wall now, unsigned jitter_percent,
-                           struct rng *rng)
+                           const struct retry_rules *rules, bool stops, struct wall not_before,
+                           struct wall now, unsigned jitter_percent, struct rng *rng)
 {
     struct retry_state *retry = &r->retry;
 
@@ -126,12 +125,10 @@ struct wall dest_retry_ran(struct dest_retries *all, struct dest_retry *r,
         if (!dest_retry_waits(r, now)) {
             retry->due = wall_after(now, RETRY_ALWAYS_US);
         }
-    } else if (end == RETRY_DEFERRED) {
-        retry_sequence_deferred(&rules->sequence, retry, now, true, jitter_percent, rng);
     } else {
-        retry_sequence_run_ended(&rules->sequence, retry, now, jitter_percent, rng);
+        retry_sequence_ran(&rules->sequence, retry, now, jitter_percent, rng);
     }
-    if (end == RETRY_STOPPED) {
+    if (stops) {
         not_before = wall_min(not_before, wall_after(now, longest_step(rules)));
         retry->due = not_before.us > retry->due.us ? not_before : retry->due;
         r->stopped = true;

@@ -90,19 +90,13 @@ struct dest_retry *dest_retry_need(struct dest_retries *all, struct destination 
                                    struct wall now);
 void dest_retry_drop(struct dest_retries *all, struct dest_retry *r);
 
-/* End of a run. W moves unless it is in the future. */
-enum retry_end {
-    RETRY_DEFERRED, /* a recipient was deferred */
-    RETRY_SILENT,   /* recipients are left and none was deferred: no result, or a crash */
-    RETRY_STOPPED,  /* no more mail goes to the destination for now */
-};
-/* Moves W at the end of a run, and returns it. `not_before` is the earliest time that the agent
- * requested with RETRY_STOPPED (us 0: none). A time in the past has no effect; a later one is
- * reduced to the longest step of the sequence. */
+/* Moves W at the end of a run that left mail, unless W is in the future, and returns it. The rule
+ * is the same whatever the run's results were. `stops`: no more mail goes to the destination until
+ * W, and not before the time `not_before` that the agent requested (us 0: none). A requested time
+ * in the past has no effect; a later one is reduced to the longest step of the sequence. */
 struct wall dest_retry_ran(struct dest_retries *all, struct dest_retry *r,
-                           const struct retry_rules *rules, enum retry_end end,
-                           struct wall not_before, struct wall now, unsigned jitter_percent,
-                           struct rng *rng);
+                           const struct retry_rules *rules, bool stops, struct wall not_before,
+                           struct wall now, unsigned jitter_percent, struct rng *rng);
 
 /* Adds by_us to all times, after the clock was set. */
 void dest_retry_move(struct dest_retries *all, struct dest_retry *r, int64_t by_us);

@@ -26,8 +26,8 @@ static bool asks_destination(enum settle_cause cause)
            cause == SETTLE_WAITING;
 }
 
-/* Computes the next time of a destination after a delivery that ended like this. */
-static void destination_ran(struct queue *q, struct settlement *s, enum retry_end end,
+/* Computes the next time of a destination after a delivery that left mail. */
+static void destination_ran(struct queue *q, struct settlement *s, bool stops,
                             struct wall not_before)
 {
     struct dest_retries *all = &q->destinations.retries;
@@ -35,7 +35,7 @@ static void destination_ran(struct queue *q, struct settlement *s, enum retry_en
 
     if (settlement_has_retry_rules(s)) {
         retry = dest_retry_need(all, s->destination, clock_wall());
-        s->again_at = dest_retry_ran(all, retry, &s->destination->rules, end, not_before,
+        s->again_at = dest_retry_ran(all, retry, &s->destination->rules, stops, not_before,
                                      clock_wall(), (unsigned)q->conf->retry_jitter, &q->rng);
     }
 }
@@ -57,25 +57,24 @@ static void destination_waits(struct queue *q, struct settlement *s)
 
 static void ask_destination(struct queue *q, struct settlement *s)
 {
-    bool deferred = false, silent = false;
+    bool left = false;
 
     switch (s->cause) {
     case SETTLE_RESULT:
         for (size_t i = 0; i < s->count; i++) {
-            deferred = deferred || s->rcpts[i].said.kind == VERDICT_DEFERRED;
-            silent = silent || s->rcpts[i].said.kind == VERDICT_NONE;
+            left = left || is_left(s->rcpts[i].said.kind);
         }
         if (s->result->thread_stops) {
-            destination_ran(q, s, RETRY_STOPPED, s->result->thread_until);
-        } else if (deferred || silent) {
-            destination_ran(q, s, deferred ? RETRY_DEFERRED : RETRY_SILENT, (struct wall){0});
+            destination_ran(q, s, true, s->result->thread_until);
+        } else if (left) {
+            destination_ran(q, s, false, (struct wall){0});
         }
         break;
     case SETTLE_CRASHED:
-        destination_ran(q, s, RETRY_SILENT, (struct wall){0});
+        destination_ran(q, s, false, (struct wall){0});
         break;
     case SETTLE_STOPPED:
-        destination_ran(q, s, RETRY_STOPPED, (struct wall){0});
+        destination_ran(q, s, true, (struct wall){0});
         s->stopped = true;
         break;
     case SETTLE_WAITING:

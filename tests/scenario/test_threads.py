@@ -30,7 +30,7 @@ class Threads(sluice.TestCase):
         queue_id = d.send("a@example.org", ["b@example.net"])
         self.deferred(d, queue_id)
         at = d.message(queue_id)["next_attempt"]
-        self.assertEqual(round(at) % 3600, 10)  # the next multiple of the interval, and ten seconds
+        self.assertEqual(round(at) % 3600, 0)  # a multiple of the interval
         for step, tries in ((2, 2), (3, 3)):
             d.move_clock(int(self.wait_of(d, queue_id)) + 2)
             self.eventually(lambda: self.tried(site) == tries)
@@ -60,7 +60,7 @@ class Threads(sluice.TestCase):
         self.eventually(lambda: len(site.messages) == 2)
 
     def test_mail_is_given_up_at_the_age_that_the_clause_says(self):
-        d, site = self.thread('interval=10m retries="3" expiry=20m')
+        d, site = self.thread('interval=10m retries="1 3" expiry=20m')
         queue_id = d.send("a@example.org", ["b@example.net"], "Subject: lost\r\n\r\nhello\r\n")
         self.deferred(d, queue_id)
         site.replies["RCPT"] = [BUSY, "250 2.1.5 Ok"]  # the recipient once more, then the report

@@ -159,7 +159,7 @@ class Rooms(Structure):
             ("src/parent/sluiced.c", "src/cli/sluice.c", "src/cli/sendmail.c", "src/conf/conf_doc.c"),
         "which engine has which part": ("src/spool/spool_engine.h",),
         "the source of a rule of the scheduler":
-            ("src/core/retry.c", "src/core/retry.h", "src/core/scheduler.h", "src/tuning/tuning.h"),
+            ("src/core/retry.h", "src/core/scheduler.h", "src/tuning/tuning.h"),
     }
 
     def test_zmailer_stays_behind_its_door(self):

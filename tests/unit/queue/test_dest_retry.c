@@ -51,10 +51,10 @@ static struct dest_retry *retry_of(struct fixture *f, struct destination *d)
     return dest_retry_need(&f->all, d, (struct wall){1000 * S});
 }
 
-static int64_t ran(struct fixture *f, struct dest_retry *r, enum retry_end how, int64_t until_s,
+static int64_t ran(struct fixture *f, struct dest_retry *r, bool stops, int64_t until_s,
                    int64_t now_s)
 {
-    return dest_retry_ran(&f->all, r, &f->rules, how, (struct wall){until_s * S},
+    return dest_retry_ran(&f->all, r, &f->rules, stops, (struct wall){until_s * S},
                           (struct wall){now_s * S}, 0, &f->rng)
                .us /
            S;
@@ -93,34 +93,24 @@ static void a_destination_has_one_time_of_retry_until_it_is_dropped(void **state
     end(&f);
 }
 
-static void only_the_first_deferral_of_a_run_moves_the_time(void **state)
+/* A stop, as any other end of a run, follows the one rule. */
+static void only_the_first_end_of_a_run_moves_the_time(void **state)
 {
-    struct fixture f;
-    struct dest_retry *t;
-
     (void)state;
-    begin(&f, 10, "1", "2", "3");
-    t = retry_of(&f, f.x);
-    assert_int_equal(ran(&f, t, RETRY_DEFERRED, 0, 1002), 1020); /* boundary and ten seconds */
-    assert_int_equal(ran(&f, t, RETRY_DEFERRED, 0, 1003), 1020);
-    assert_int_equal(ran(&f, t, RETRY_SILENT, 0, 1019), 1020);
-    assert_true(dest_retry_waits(t, (struct wall){1019 * S}));
-    assert_false(dest_retry_waits(t, (struct wall){1020 * S}));
-    assert_int_equal(ran(&f, t, RETRY_DEFERRED, 0, 1020), 1040); /* the second factor */
-    end(&f);
-}
+    for (int stops = 0; stops <= 1; stops++) {
+        struct fixture f;
+        struct dest_retry *t;
 
-static void a_run_without_a_word_waits_too(void **state)
-{
-    struct fixture f;
-    struct dest_retry *t;
-
-    (void)state;
-    begin(&f, 10, "1", "2", "3");
-    t = retry_of(&f, f.x);
-    assert_int_equal(ran(&f, t, RETRY_SILENT, 0, 1002), 1010); /* the next boundary */
-    assert_int_equal(t->retry.index, 1);                       /* one step, not two */
-    end(&f);
+        begin(&f, 10, "1", "2", "3");
+        t = retry_of(&f, f.x);
+        assert_int_equal(ran(&f, t, stops, 0, 1002), 1010); /* the nearest multiple */
+        assert_int_equal(ran(&f, t, stops, 0, 1003), 1010);
+        assert_int_equal(ran(&f, t, !stops, 0, 1009), 1010);
+        assert_true(dest_retry_waits(t, (struct wall){1009 * S}));
+        assert_false(dest_retry_waits(t, (struct wall){1010 * S}));
+        assert_int_equal(ran(&f, t, stops, 0, 1010), 1030); /* the second factor */
+        end(&f);
+    }
 }
 
 static void an_agent_may_ask_for_more_time_within_bounds(void **state)
@@ -141,11 +131,11 @@ static void an_agent_may_ask_for_more_time_within_bounds(void **state)
 
         begin(&f, 10, "1", "3", "2");
         t = retry_of(&f, f.x);
-        assert_int_equal(ran(&f, t, RETRY_STOPPED, cases[i].until, 1002), cases[i].want);
+        assert_int_equal(ran(&f, t, true, cases[i].until, 1002), cases[i].want);
         assert_true(t->stopped);
-        (void)ran(&f, t, RETRY_DEFERRED, 0, 1003); /* given out before */
+        (void)ran(&f, t, false, 0, 1003); /* given out before */
         assert_true(t->stopped);
-        (void)ran(&f, t, RETRY_DEFERRED, 0, 9000); /* another run */
+        (void)ran(&f, t, false, 0, 9000); /* another run */
         assert_false(t->stopped);
         end(&f);
     }
@@ -159,12 +149,12 @@ static void a_stop_holds_for_new_mail_for_a_moment(void **state)
     (void)state;
     begin(&f, 100, "1", "2", "3");
     t = retry_of(&f, f.x);
-    (void)ran(&f, t, RETRY_DEFERRED, 0, 1002);
+    (void)ran(&f, t, false, 0, 1002);
     assert_false(dest_retry_is_fresh_stop(t, (struct wall){1002 * S})); /* the others go on */
-    (void)ran(&f, t, RETRY_STOPPED, 0, 1003);
+    (void)ran(&f, t, true, 0, 1003);
     assert_true(dest_retry_is_fresh_stop(t, (struct wall){1003 * S + RETRY_WAKE_US - 1}));
     assert_false(dest_retry_is_fresh_stop(t, (struct wall){1003 * S + RETRY_WAKE_US}));
-    (void)ran(&f, t, RETRY_STOPPED, 0, 1050);
+    (void)ran(&f, t, true, 0, 1050);
     assert_true(dest_retry_is_fresh_stop(t, (struct wall){1051 * S}));
     dest_retry_woken(t, false, (struct wall){1051 * S});
     assert_false(dest_retry_is_fresh_stop(t, (struct wall){1051 * S}));
@@ -180,9 +170,9 @@ static void no_factors_mean_always_but_not_in_a_busy_loop(void **state)
     begin(&f, 10, "0", NULL, NULL);
     assert_int_equal(f.rules.sequence.count, 0);
     t = retry_of(&f, f.x);
-    assert_int_equal(ran(&f, t, RETRY_DEFERRED, 0, 1002), 1003);
-    assert_int_equal(ran(&f, t, RETRY_DEFERRED, 0, 1002), 1003);
-    assert_int_equal(ran(&f, t, RETRY_SILENT, 0, 1010), 1011);
+    assert_int_equal(ran(&f, t, false, 0, 1002), 1003);
+    assert_int_equal(ran(&f, t, false, 0, 1002), 1003);
+    assert_int_equal(ran(&f, t, false, 0, 1010), 1011);
     end(&f);
 }
 
@@ -194,7 +184,7 @@ static void new_mail_leaves_the_time_and_asking_ends_it(void **state)
     (void)state;
     begin(&f, 10, "1", "2", "3");
     t = retry_of(&f, f.x);
-    (void)ran(&f, t, RETRY_STOPPED, 0, 1002);
+    (void)ran(&f, t, true, 0, 1002);
     assert_false(dest_retry_may_be_woken(t, (struct wall){1003 * S})); /* nothing was put off */
     dest_retry_slept(t);
     assert_true(dest_retry_may_be_woken(t, (struct wall){1003 * S}));
@@ -221,8 +211,8 @@ static void a_destination_that_nothing_came_of_is_told_now_and_then(void **state
     assert_int_equal(dest_retries_check_at(&f.all).us, US_FOREVER);
     x = retry_of(&f, f.x);
     y = retry_of(&f, f.y);
-    (void)ran(&f, x, RETRY_DEFERRED, 0, 1002); /* until 1020 */
-    (void)ran(&f, y, RETRY_SILENT, 0, 1002);   /* until 1010 */
+    (void)ran(&f, x, false, 0, 1012); /* until 1020 */
+    (void)ran(&f, y, false, 0, 1002); /* until 1010 */
     assert_int_equal(dest_retries_check_at(&f.all).us, (1010 + check) * S);
     assert_null(dest_retries_check(&f.all, (struct wall){(1010 + check) * S - 1}));
     assert_ptr_equal(dest_retries_check(&f.all, (struct wall){(1010 + check) * S}), y);
@@ -259,8 +249,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rules_come_from_the_clause),
         cmocka_unit_test(a_destination_has_one_time_of_retry_until_it_is_dropped),
-        cmocka_unit_test(only_the_first_deferral_of_a_run_moves_the_time),
-        cmocka_unit_test(a_run_without_a_word_waits_too),
+        cmocka_unit_test(only_the_first_end_of_a_run_moves_the_time),
         cmocka_unit_test(an_agent_may_ask_for_more_time_within_bounds),
         cmocka_unit_test(a_stop_holds_for_new_mail_for_a_moment),
         cmocka_unit_test(no_factors_mean_always_but_not_in_a_busy_loop),
