@@ -391,9 +391,14 @@ static void log_report(struct queue *q, const struct spool_message *m, const str
     static const char *const kinds[] = {[REPORT_FAILURE] = "non-delivery",
                                         [REPORT_DELAY] = "delay",
                                         [REPORT_SUCCESS] = "delivery status"};
-    char name[QUEUE_NAME_MAX], new_text[SPOOL_ID_TEXT_MAX];
+    struct slice submitted = spool_submitted_name(q->spool);
+    char name[QUEUE_NAME_MAX], new_text[QUEUE_NAME_MAX];
 
-    spool_id_print(new_id, new_text);
+    if (submitted.len > 0) {
+        (void)snprintf(new_text, sizeof new_text, "%.*s", SLICE_ARGS(submitted)); /* may be cut */
+    } else {
+        spool_id_print(new_id, new_text);
+    }
     journal_report_sent(q, queue_message_name(m, name), m, new_id, slice_string(to->at[0]),
                         kinds[kind]);
     if (to->keep != NULL) {

@@ -559,6 +559,11 @@ out:
     return err;
 }
 
+struct slice spool_submitted_name(const struct spool *sp)
+{
+    return sp->engine->submitted_name != NULL ? sp->engine->submitted_name(sp) : SLICE("");
+}
+
 int spool_settle(struct spool *sp, struct msg_id id, uint32_t n, const struct spool_verdict *v)
 {
     struct spool_verdict stored = *v;

@@ -303,6 +303,11 @@ int spool_submit(struct spool *sp, const struct spool_message *m, const struct s
                  const struct spool_content *content, bool claim, struct slice hold_reason,
                  struct msg_id *ret_id);
 
+/* Returns the name of the mail that the last spool_submit has stored, for an engine that hands mail
+ * to another program: "S90417AbkTMvx", or the file's path, "postman/90417:reason". Empty for other
+ * engines. Lasts until the next call on the same spool. */
+struct slice spool_submitted_name(const struct spool *sp);
+
 /* The result of a delivery to one recipient. State PENDING = deferred: the diagnostic is stored,
  * and the attempt is counted if `attempted`. FAILED, DELIVERED, RELAYED: the recipient is kept for
  * a report. With `done` no report is needed, and the recipient is removed. */

@@ -132,6 +132,7 @@ struct spool_engine {
     struct msg_id (*next_id)(struct spool *sp); /* never returns an id twice, even if the batch
                                                  * fails */
     int (*submit)(struct spool *sp, struct msg_id id, const struct spool_new *n);
+    struct slice (*submitted_name)(const struct spool *sp); /* NULL = always empty */
     int (*settle)(struct spool *sp, struct msg_id id, uint32_t n, const struct spool_verdict *v);
     int (*set_route)(struct spool *sp, struct msg_id id, uint32_t n, struct slice transport,
                      struct slice nexthop, uint64_t route_generation);

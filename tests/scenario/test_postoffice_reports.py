@@ -146,6 +146,25 @@ class Reports(sluice.TestCase):
     def test_results_that_the_agent_has_written_itself(self):
         self.who_wants_what("error2", "ok2")
 
+    def test_the_log_names_the_bounce_by_the_spoolid_that_it_will_have(self):
+        """The router moves the file to queue/: then it has the spoolid of the log, also in our own queries."""
+        self.office(clause="queueonly")
+        self.script.does("error no")
+        mail = self.mail(["fk a.x u1"])
+        self.eventually(lambda: self.d.queue())
+        self.d.cli("flush", "fk/a.x", check=True)
+        self.gone(mail)
+        name, = self.eventually(lambda: self.box.names("router"))
+        created = self.eventually(lambda: re.search(
+            r"S%s\S+: Created 'delivery' report on spoolid: (\S+)\n" % mail.name, self.d.log()))
+        self.assertRegex(created.group(1), r"^S%s\S{8,13}$" % name)
+        os.rename(os.path.join(self.box.router, name), os.path.join(self.box.queue, name))
+        with open(os.path.join(self.box.transport, name), "w") as file:
+            file.write(self.box.control_text(name, ["fk b.x u2"], body_at=10))
+        self.box.notify(name)
+        found, = self.eventually(lambda: self.d.queue())
+        self.assertEqual(found["spoolid"], created.group(1))
+
     def test_nobody_is_told_when_nobody_wants_to_know(self):
         self.office()
         self.script.does("error no", "err.x")
@@ -257,6 +276,7 @@ class Reports(sluice.TestCase):
         self.assertEqual(self.box.names("router"), [])
         kept, = self.box.names("postman")
         self.assertRegex(kept, r"^\d+:error-on-error$")
+        self.assertIn("the report is kept as postman/%s\n" % kept, self.d.log())
 
     def test_a_bounce_of_a_bounce_goes_to_those_whom_the_form_names(self):
         self.bounce_of_a_bounce(form=FORM + "ADR Bcc: <nobody> (recipient of error-on-error reports)\n",

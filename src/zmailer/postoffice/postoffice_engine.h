@@ -284,7 +284,8 @@ bool notify_path_ok(struct slice path);
 
 /* ---- postoffice_submit.c ---- */
 
-/* Writes a file for the router. `as_it_is`: the content has the line ends of message files. */
+/* Writes a file for the router, and its name to po->texts. `as_it_is`: the content has the line
+ * ends of message files. */
 int router_file_write(struct postoffice *po, struct msg_id id, const struct spool_new *n,
                       bool as_it_is);
 int router_files_send(struct postoffice *po);
@@ -357,7 +358,7 @@ struct postoffice {
     int tell_router; /* unnamed socket, made at the start because the process can make none later;
                       * -1 */
     uint32_t router_file_count;
-    char texts[1024]; /* texts of the message that was read last: path, spoolid */
+    char texts[1024]; /* name of the message that was read or submitted last */
 };
 
 static inline struct postoffice *postoffice_of(struct spool *sp)

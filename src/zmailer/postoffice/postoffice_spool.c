@@ -116,6 +116,11 @@ static int submit(struct spool *sp, struct msg_id id, const struct spool_new *n)
     return router_file_write(postoffice_of(sp), id, n, false);
 }
 
+static struct slice submitted_name(const struct spool *sp)
+{
+    return slice_string(((const struct postoffice *)sp)->texts);
+}
+
 /* ---- ends of recipients ---------------------------------------------------------------------- */
 
 static void set_report_due(struct postoffice *po, struct post_file *file)
@@ -1034,6 +1039,7 @@ const struct spool_engine postoffice_engine = {
     .tidy = tidy,
     .next_id = next_id,
     .submit = submit,
+    .submitted_name = submitted_name,
     .settle = settle,
     .set_route = set_route,
     .reported = reported,

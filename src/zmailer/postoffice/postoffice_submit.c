@@ -173,9 +173,11 @@ static int write_letter(struct postoffice *po, int fd, struct slice envelope,
 }
 
 /* Names the file in router/ by its inode, as every submitter does; in postman/ with the reason
- * added. */
-static int name_file(struct post_router_file *file, int fd, struct slice reason)
+ * added. Users get the spoolid that the router and all others will derive from the file. */
+static int name_file(struct postoffice *po, struct post_router_file *file, int fd,
+                     struct slice reason)
 {
+    char spoolid[CONTROL_SPOOLID_MAX];
     struct stat st;
     size_t len;
 
@@ -189,6 +191,11 @@ static int name_file(struct post_router_file *file, int fd, struct slice reason)
         for (char *c = file->to; *c != '\0'; c++) {
             *c = *c == '/' || *c <= ' ' ? '-' : *c;
         }
+        (void)snprintf(po->texts, sizeof po->texts, "postman/%s", file->to); /* fits */
+    } else {
+        control_spoolid((uint64_t)st.st_ino, st.st_mtim.tv_sec, (uint32_t)st.st_mtim.tv_nsec,
+                        spoolid);
+        (void)snprintf(po->texts, sizeof po->texts, "%s", spoolid); /* fits */
     }
     return 0;
 }
@@ -214,7 +221,7 @@ int router_file_write(struct postoffice *po, struct msg_id id, const struct spoo
     }
     err = write_letter(po, fd, buf_slice(&envelope), n, as_it_is);
     if (err == 0) {
-        err = name_file(file, fd, n->m->reason);
+        err = name_file(po, file, fd, n->m->reason);
     }
     int closed = po->io->close(fd);
     err = err != 0 ? err : closed;
