@@ -449,6 +449,37 @@ class Asked(sluice.TestCase):
         self.assertTrue(told("-Q").startswith("smtp/*/0\n    smtp/[127.0.0.4]/0\t\tN=1   R=2   A=2  W=#s QA=#\n"))
         self.assertEqual(told("-c", "local"), "")
 
+    def test_our_mailq_has_zmailers_words_for_version_1(self):
+        self.office(auth=None)
+        argv = [sluice.program("mailq"), "-p", str(self.address[1]), "-Z", self.zenv]
+
+        def told(*options):
+            done = subprocess.run([*argv, *options], capture_output=True, text=True, timeout=sluice.PATIENCE)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            return masked(re.sub(r"age (\d+[dhms])+", "age #", done.stdout))
+
+        self.assertEqual(told(), "Transport queue is empty -- or scheduler uses -Q -mode\n")
+        self.assertEqual(told("-u", "nobody"), "No user messages found\n")
+        self.agent.does("deferred try again")
+        mail = self.mail(["smtp a.test e@soft.com"])
+        first = r"smtp/a.test:\n\t%s:\ttry again \(retry in #, expires in #, tries=1\)\n" % mail.path
+        self.eventually(lambda: re.fullmatch(first, told()))
+        ident, rest = "\t  id\t<%s@here.example>" % mail.name, "\n\t  from\tme@here.example\n\t  to\te@soft.com\n"
+        self.assertRegex(told("-v"), first + ident + rest + "$")
+        self.assertRegex(told("-vv"), first + ident + ", %d bytes, age #" % os.path.getsize(mail.message) + rest + "$")
+        self.assertEqual(told("-u", "nobody"), "No user messages found\n")
+
+    def test_counters_have_load_and_disks_of_the_machine(self):
+        self.office()
+        counters = dict(line.split() for line in self.client().ask("SHOW COUNTERS") if len(line.split()) == 2)
+        for disk in ("Spool", "TportSpool", "Log"):
+            for name in ("FreeSpace-kB", "UsedSpace-kB"):
+                self.assertGreater(int(counters["SYS.%s%s-G" % (disk, name)]), 0)
+        space = os.statvfs(self.box.queue)
+        self.assertEqual(int(counters["SYS.SpoolUsedFiles-G"]) > 0, space.f_files > space.f_ffree)
+        for minutes in (1, 5):
+            self.assertRegex(counters["SYS.Load-Avg-%d-min-G" % minutes], r"^\d+\.\d\d$")
+
     def test_clients_that_say_goodbye_and_go_harm_nothing(self):
         d = self.office()
         for words in (b"QUIT\n", b"QUIT\nQUIT\n", b"quit\nEXIT\nSHOW SNMP\n", b""):

@@ -20,6 +20,14 @@
 /* Limit in bytes of lines that are passed on at once. */
 #define LINES_MAX ((size_t)256 << 20)
 
+/* Most counters with a value, apart from those of the server's own work. */
+#define COUNTERS_KNOWN_MAX 48
+/* A counter that the queue process reads from the machine. */
+#define OF_MACHINE(counter)                                                                        \
+    {                                                                                              \
+        counter, mailq_json_count(a->machine, counter)                                             \
+    }
+
 struct mailq_answer {
     const struct mailq_facts *facts;
     struct mailq_server *server;
@@ -34,6 +42,7 @@ struct mailq_answer {
     char *more_of;        /* owned; message whose other recipients are still missing; NULL: none */
     uint32_t more_after;  /* last recipient of `more_of` that was read */
     uint32_t row;         /* SHOW THREAD: number of recipients of that message that were shown */
+    json_t *machine;      /* owned; counters of the machine; NULL: unknown */
     json_t *cursor;       /* owned; position in the list of threads; NULL: its start */
     const json_t *ring;   /* ring of `report` whose threads are requested again; borrowed */
     struct mailq_report *report; /* owned, as `dump` */
@@ -79,13 +88,25 @@ static void sum_up(struct mailq_answer *a, const json_t *status)
 static void put_counters(const struct mailq_answer *a, const json_t *status, struct buf *out)
 {
     const struct mailq_totals *t = &a->totals;
-    uint64_t free_kb = mailq_json_count(status, "free_bytes") / 1024;
-    struct mailq_counter rows[32 + MAILQ_COUNTS_ROWS] = {
+    struct mailq_counter rows[COUNTERS_KNOWN_MAX + MAILQ_COUNTS_ROWS] = {
         {"Time_now", (uint64_t)(clock_wall().us / US_PER_S)},
         {"SYS.SchedulerMasterPID", (uint64_t)a->facts->daemon_pid},
         {"SYS.SchedulerMasterStartTime", (uint64_t)(a->facts->started.us / US_PER_S)},
         {"SYS.SchedulerMasterStarts", 1},
-        {"SYS.SpoolFreeSpace-kB-G", free_kb},
+        OF_MACHINE("SYS.Load-Avg-1-min-G"),
+        OF_MACHINE("SYS.Load-Avg-5-min-G"),
+        OF_MACHINE("SYS.SpoolFreeSpace-kB-G"),
+        OF_MACHINE("SYS.SpoolUsedSpace-kB-G"),
+        OF_MACHINE("SYS.SpoolFreeFiles-G"),
+        OF_MACHINE("SYS.SpoolUsedFiles-G"),
+        OF_MACHINE("SYS.TportSpoolFreeSpace-kB-G"),
+        OF_MACHINE("SYS.TportSpoolUsedSpace-kB-G"),
+        OF_MACHINE("SYS.TportSpoolFreeFiles-G"),
+        OF_MACHINE("SYS.TportSpoolUsedFiles-G"),
+        OF_MACHINE("SYS.LogFreeSpace-kB-G"),
+        OF_MACHINE("SYS.LogUsedSpace-kB-G"),
+        OF_MACHINE("SYS.LogFreeFiles-G"),
+        OF_MACHINE("SYS.LogUsedFiles-G"),
         {"SC.ReceivedMessages", t->messages_in},
         {"SC.ReceivedRecipients", t->rcpts_in},
         {"SC.TransmittedMessages", t->messages_out},
@@ -282,7 +303,8 @@ static json_t *threads_question(const struct mailq_answer *a)
 {
     bool brief = a->question == MAILQ_ASK_TOTALS || a->question == MAILQ_ASK_RINGS ||
                  a->question == MAILQ_ASK_COUNTERS;
-    json_t *question = json_pack("{s:s, s:b}", "op", "threads", "brief", (int)brief);
+    json_t *question = json_pack("{s:s, s:b, s:b}", "op", "threads", "brief", (int)brief, "machine",
+                                 (int)(a->question == MAILQ_ASK_COUNTERS));
 
     CHECK(question != NULL);
     if (a->question == MAILQ_ASK_THREAD) {
@@ -449,11 +471,12 @@ static void end_answer(struct mailq_answer *a)
     mem_free(a->host);
     mem_free(a->after);
     mem_free(a->more_of);
+    json_decref(a->machine);
     json_decref(a->cursor);
     mailq_report_free(a->report);
     mailq_dump_free(a->dump);
     a->channel = a->host = a->after = a->more_of = NULL;
-    a->cursor = NULL;
+    a->machine = a->cursor = NULL;
     a->ring = NULL;
     a->report = NULL;
     a->dump = NULL;
@@ -521,7 +544,11 @@ static void take_thread(struct mailq_answer *a, const json_t *answer, struct buf
 static void take_threads(struct mailq_answer *a, const json_t *answer, struct buf *out)
 {
     json_t *cursor = json_object_get(answer, "cursor");
+    json_t *machine = json_object_get(answer, "machine");
 
+    json_incref(machine);
+    json_decref(a->machine);
+    a->machine = machine;
     mailq_report_page(a->report, answer, cursor == NULL, out);
     json_incref(cursor);
     json_decref(a->cursor);

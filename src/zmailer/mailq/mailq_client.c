@@ -53,9 +53,9 @@ struct mailq_client {
     size_t item_count, item_size, next_item;
     /* consecutive rows of one vertex, printed as one */
     struct item row;
-    uint64_t files, file_bytes; /* number and size of the thread's files, for a summary */
-    bool head_printed;
-    struct item shown; /* item of the current ROW */
+    uint64_t files, file_bytes;     /* number and size of the thread's files, for a summary */
+    bool head_printed, any_printed; /* head of this thread, of any thread */
+    struct item shown;              /* item of the current ROW */
     struct mailq_row told;
     bool row_ready;
 };
@@ -143,7 +143,17 @@ static void put_head_once(struct mailq_client *c, const struct item *thread)
 {
     if (!c->head_printed) {
         put_head(c, thread->channel, thread->host);
-        c->head_printed = true;
+        c->head_printed = c->any_printed = true;
+    }
+}
+
+/* Appends ZMailer's words for an empty list of version 1. */
+static void put_empty(struct mailq_client *c)
+{
+    if (!c->any_printed && c->request.is_own) {
+        (void)buf_add_string(&c->text, "No user messages found\n"); /* sticky */
+    } else if (c->item_count == 0) {
+        (void)buf_add_string(&c->text, "Transport queue is empty -- or scheduler uses -Q -mode\n");
     }
 }
 
@@ -570,6 +580,7 @@ static void print_vertex(struct mailq_client *c)
 
     if (c->next_item == c->item_count) {
         put_summary(c);
+        put_empty(c);
         c->phase = PHASE_REPORT;
         return;
     }

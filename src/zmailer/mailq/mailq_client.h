@@ -47,6 +47,7 @@ struct mailq_request {
      * unknown). NULL: all files are listed, without sizes. */
     bool (*look)(void *arg, const char *path, uint64_t *ret_size);
     void *look_arg;
+    bool is_own;                /* MESSAGES: `look` selects the files of one user */
     const char *channel, *host; /* MESSAGES: list this channel and host only; NULL: all */
     int64_t now_s;              /* current time since 1970, to compute times of expiry */
 };

@@ -78,6 +78,7 @@ static const char *const agent_names[] = {
 };
 
 #define LINE_WIDTH   42
+#define LOAD_PREFIX  "SYS.Load-Avg-" /* counters in hundredths */
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
 static void put_row(struct buf *out, const char *name, const struct mailq_counter *known,
@@ -94,6 +95,11 @@ static void put_row(struct buf *out, const char *name, const struct mailq_counte
             value = known[i].value;
             (*found)++;
         }
+    }
+    if (strncmp(name, LOAD_PREFIX, strlen(LOAD_PREFIX)) == 0) {
+        (void)buf_addf(out, "%s%*" PRIu64 ".%02u\n", name, LINE_WIDTH - 3 - (int)strlen(name),
+                       value / 100, (unsigned)(value % 100));
+        return;
     }
     (void)buf_addf(out, "%s%*" PRIu64 "\n", name, LINE_WIDTH - (int)strlen(name), value);
 }

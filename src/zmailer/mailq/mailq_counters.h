@@ -2,9 +2,9 @@
  * Counters of the mailq protocol, version 2 (SHOW COUNTERS): one line for each counter that
  * ZMailer's programs share, in ZMailer's order, with the value ending in column 42.
  *
- * A scheduler has values for its own counters only, "SC." and some of "SYS.". The others belong to
- * ZMailer's routers, SMTP servers and agents, which share them with its scheduler through memory.
- * Here they are 0, as in a ZMailer without that memory.
+ * A scheduler has values for its own counters ("SC.") and for the machine (some of "SYS."). The
+ * others belong to ZMailer's routers, SMTP servers and agents, which share them with its scheduler
+ * through memory. Here they are 0, as in a ZMailer without that memory.
  */
 #ifndef ZMAILER_MAILQ_COUNTERS_H
 #define ZMAILER_MAILQ_COUNTERS_H
@@ -16,7 +16,7 @@
 
 struct mailq_counter {
     const char *name;
-    uint64_t value;
+    uint64_t value; /* of loads in hundredths */
 };
 
 /* Appends all lines, with the values in `known`, which may have any order. CHECKs that each name in

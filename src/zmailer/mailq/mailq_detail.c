@@ -140,6 +140,38 @@ static void put_first_line(struct buf *out, const struct detail *d, int64_t now_
     (void)buf_add_string(out, ")\n");
 }
 
+/* Appends an age in ZMailer's form for -vv, which has at most three units. */
+static void put_age(struct buf *out, int64_t age_s)
+{
+    static const struct {
+        int64_t seconds;
+        char unit;
+    } units[] = {{86400, 'd'}, {3600, 'h'}, {60, 'm'}};
+    unsigned left = 3;
+
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        if (age_s > units[i].seconds) {
+            (void)buf_addf(out, "%" PRId64 "%c", age_s / units[i].seconds, units[i].unit);
+            age_s %= units[i].seconds;
+            left--;
+        }
+    }
+    if (left > 0) {
+        (void)buf_addf(out, "%" PRId64 "s", age_s);
+    }
+}
+
+static void put_id(struct buf *out, const struct detail *d, int64_t now_s, bool sizes)
+{
+    (void)buf_add_string(out, "\t  id\t");
+    mailq_client_put_plain(out, d->file.log_id);
+    if (sizes && d->message_size > 0) {
+        (void)buf_addf(out, ", %" PRIu64 " bytes, age ", d->message_size);
+        put_age(out, now_s - d->arrived_s);
+    }
+    (void)buf_add_byte(out, '\n');
+}
+
 static void put_rcpts(struct buf *out, const struct detail *d, const struct mailq_row *row)
 {
     bool first = true;
@@ -162,7 +194,7 @@ static void put_diagnostic(struct buf *out, struct slice text)
 }
 
 void mailq_detail_put(struct buf *out, const char *postoffice, int64_t now_s,
-                      const struct mailq_row *row)
+                      const struct mailq_row *row, bool sizes)
 {
     struct detail d;
 
@@ -171,7 +203,7 @@ void mailq_detail_put(struct buf *out, const char *postoffice, int64_t now_s,
         put_first_line(out, &d, now_s, row);
     }
     if (d.problem == NULL) {
-        put_field(out, "  id", d.file.log_id);
+        put_id(out, &d, now_s, sizes && !row->is_short);
         if (d.file.error_to.len > 0) {
             put_field(out, "  from", d.file.error_to);
         }

@@ -36,7 +36,7 @@ struct options {
     const char *zenv;        /* NULL: the default file */
     unsigned directories;    /* number of -s options */
     int family;              /* -4, -6 */
-    bool own;                /* -i, -u: only control files of `owner` */
+    unsigned verbose;        /* number of -v options */
     uid_t owner;
     struct conf *variables; /* owned; NULL: not loaded yet */
     char *user, *password;  /* owned */
@@ -52,7 +52,7 @@ static void print_usage(FILE *out)
           "  -Q    threads only; more of them: rings, totals, counters\n"
           "  -s    first the state of POSTOFFICE's directories; -ss: nothing else\n"
           "  -4 -6 by IPv4, IPv6\n"
-          "  -v    what the control files say, too\n"
+          "  -v    what the control files say, too; -vv: and sizes of messages\n"
           "  -c -h of this channel and host only\n"
           "  -S    of each channel and host the number and size of files; -SS: the number\n"
           "  -a    log in with SCRAM-SHA-256\n"
@@ -109,18 +109,23 @@ static bool is_for_server(int argc, char **argv)
 
 static void set_user(struct options *o, const char *text)
 {
-    const char *slash = strchr(text, '/'), *secret = getenv("MAILQ_PASSWORD");
+    static const char separators[] = "/:,"; /* the first one that is there */
+    const char *cut = NULL, *secret = getenv("MAILQ_PASSWORD");
+
+    for (size_t i = 0; cut == NULL && separators[i] != '\0'; i++) {
+        cut = strchr(text, separators[i]);
+    }
 
     mem_free(o->user);
     mem_free(o->password);
-    o->user = slash != NULL ? mem_copy(text, (size_t)(slash - text)) : mem_string(text);
-    o->password = mem_string(slash != NULL ? slash + 1 : secret != NULL ? secret : "");
+    o->user = cut != NULL ? mem_copy(text, (size_t)(cut - text)) : mem_string(text);
+    o->password = mem_string(cut != NULL ? cut + 1 : secret != NULL ? secret : "");
 }
 
 /* Shows only mail of this user, which needs the control files. */
 static void set_owner(struct options *o, uid_t owner)
 {
-    o->own = o->request.verbose = true;
+    o->request.is_own = o->request.verbose = true;
     o->owner = owner;
 }
 
@@ -163,6 +168,7 @@ static bool read_options(int argc, char **argv, struct options *o)
             break;
         case 'v':
             o->request.verbose = true;
+            o->verbose++;
             break;
         case 'Z':
             o->zenv = optarg;
@@ -323,7 +329,7 @@ static void print_row(struct options *o, const struct mailq_row *row)
     struct buf out;
 
     buf_init(&out, (size_t)1 << 30);
-    mailq_detail_put(&out, conf_postoffice(o->variables), o->request.now_s, row);
+    mailq_detail_put(&out, conf_postoffice(o->variables), o->request.now_s, row, o->verbose > 1);
     (void)fwrite(buf_slice(&out).ptr, 1, buf_len(&out), stdout); /* checked at the end */
     buf_fini(&out);
 }
@@ -373,8 +379,8 @@ static bool look(void *arg, const char *path, uint64_t *ret_size)
     uid_t owner;
 
     return mailq_detail_look(conf_postoffice(o->variables), path, &owner, ret_size)
-               ? !o->own || owner == o->owner
-               : !o->own;
+               ? !o->request.is_own || owner == o->owner
+               : !o->request.is_own;
 }
 
 static int ask_server(struct options *o)
@@ -391,7 +397,7 @@ static int ask_server(struct options *o)
     o->request.password = o->password;
     o->request.nonce = nonce;
     o->request.now_s = time(NULL);
-    o->request.look = o->own || o->request.summary > 0 ? look : NULL;
+    o->request.look = o->request.is_own || o->request.summary > 0 ? look : NULL;
     o->request.look_arg = o;
     client = mailq_client_new(&o->request);
     status = talk(fd, o, client);

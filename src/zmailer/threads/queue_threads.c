@@ -14,6 +14,7 @@
 #include "dismiss.h"
 #include "json.h"
 #include "listing.h"
+#include "machine.h"
 #include "mem.h"
 #include "operation.h"
 #include "queue.h"
@@ -281,6 +282,9 @@ static unsigned ask_threads(struct queue *q, const json_t *question, json_t **re
 
     if (read_wish(question, wish)) {
         status = ask_page(q, wish, ret_answer);
+        if (status == 200 && json_is_true(json_object_get(question, "machine"))) {
+            json_put(*ret_answer, "machine", machine_json(q->conf));
+        }
         if (status == 200 && json_array_size(json_object_get(*ret_answer, "threads")) == 0 &&
             try_lower_case(wish)) {
             json_decref(*ret_answer);

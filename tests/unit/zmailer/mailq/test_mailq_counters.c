@@ -11,10 +11,17 @@
 #define TEXT_MAX 100000
 #define ROWS_MAX 300
 
-/* Names of rows whose value is not a count of ours, and of agents' rows. */
+/* Names of agents' rows. */
 static bool is_others(struct slice name)
 {
-    return slice_starts(name, SLICE("SYS.Load-Avg")) || slice_starts(name, SLICE("TA-"));
+    return slice_starts(name, SLICE("TA-"));
+}
+
+/* Reads a count, or a load in hundredths. */
+static uint64_t value_of(struct slice name, const char *text)
+{
+    return slice_starts(name, SLICE("SYS.Load-Avg")) ? (uint64_t)(strtod(text, NULL) * 100 + 0.5)
+                                                     : strtoull(text, NULL, 10);
 }
 
 static void recorded_counters(void **unused)
@@ -40,16 +47,12 @@ static void recorded_counters(void **unused)
         line = slice_skip(line, line.len > 2 ? 3 : 2);
         value = line;
         name = slice_cut(&value, ' ');
-        if (slice_starts(name, SLICE("SYS.Load-Avg"))) {
-            (void)buf_addf(&want, "%.*s%12d\n", 30, line.ptr, 0);
-            continue;
-        }
         (void)buf_addf(&want, "%.*s\n", SLICE_ARGS(line));
         if (value.ptr != NULL && !slice_starts(name, SLICE("ZMailer")) && !is_others(name)) {
             assert_true(count < ROWS_MAX);
             names[count] = mem_copy(name.ptr, name.len);
             rows[count].name = names[count];
-            rows[count++].value = strtoull(value.ptr, NULL, 10);
+            rows[count++].value = value_of(name, value.ptr);
         }
     }
     mailq_put_counters(&got, rows, count);

@@ -84,14 +84,20 @@ static int tear_down(void **unused)
     return 0;
 }
 
-static void assert_detail(const struct mailq_row *row, const char *want)
+static void assert_detail_at(const struct mailq_row *row, int64_t now_s, bool sizes,
+                             const char *want)
 {
     struct buf out;
 
     buf_init(&out, 10000);
-    mailq_detail_put(&out, top, 1795176058, row);
+    mailq_detail_put(&out, top, now_s, row, sizes);
     assert_string_equal(buf_cstr(&out), want);
     buf_fini(&out);
+}
+
+static void assert_detail(const struct mailq_row *row, const char *want)
+{
+    assert_detail_at(row, 1795176058, false, want);
 }
 
 static void what_a_control_file_says(void **unused)
@@ -115,6 +121,35 @@ static void what_a_control_file_says(void **unused)
                          "\t  diag\tsmtp; 466 (no)\n\t  diag\t<<- RCPT?\n",
                          strlen(control)) > 0);
     assert_detail(&row, want);
+}
+
+static void more_words_have_size_and_age_in_version_1_only(void **unused)
+{
+    static const struct {
+        int64_t age;
+        const char *want;
+    } cases[] = {
+        {0, "0s"},        {58, "58s"},    {60, "60s"},      {61, "1m1s"},      {3600, "60m0s"},
+        {3661, "1h1m1s"}, {7200, "2h0s"}, {86400, "24h0s"}, {90061, "1d1h1m"}, {172800, "2d0s"},
+    };
+    struct mailq_row row = {.path = "A/90417", .offsets = offsets, .count = 1};
+    char want[1000];
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        assert_true(snprintf(want, sizeof want,
+                             "\t  id\t<m@x>, 11 bytes, age %s\n\t  from\tmiller@mill.example\n"
+                             "\t  to\tbaker@grain.example\n",
+                             cases[i].want) > 0);
+        assert_detail_at(&row, 1795176000 + cases[i].age, true, want);
+    }
+    row.is_short = true;
+    assert_true(snprintf(want, sizeof want,
+                         "\tA/90417: (0 tries, age 58s, %zu+11 bytes)\n"
+                         "\t  id\t<m@x>\n\t  from\tmiller@mill.example\n"
+                         "\t  to\tbaker@grain.example\n",
+                         strlen(control)) > 0);
+    assert_detail_at(&row, 1795176058, true, want);
 }
 
 static void what_can_not_be_read_is_said(void **unused)
@@ -142,6 +177,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_control_file_says),
+        cmocka_unit_test(more_words_have_size_and_age_in_version_1_only),
         cmocka_unit_test(what_can_not_be_read_is_said),
     };
 
