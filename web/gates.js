@@ -5,7 +5,7 @@ import {clock} from "./words.js";
 
 const NAMES = {
   daemon: "daemon", held: "hold", corrupt: "corrupt", storage: "storage", lease: "lease of this node", not_due: "time of the next attempt", parked: "share of the queue",
-  thread: "time of the destination", queueonly: "asked for", deliver_only: "only one served", no_command: "command", defer_transports: "transport asked for",
+  thread: "time of the destination", queueonly: "asked for", deliver_only: "only one served", locked: "lock", no_command: "command", defer_transports: "transport asked for",
   frozen: "frozen", active_queue: "room in memory", tried: "other recipients", unread: "recipients in memory", transport_dead: "processes",
   destination_dead: "destination alive", destination_rate: "pause of the destination", transport_rate: "pause of the transport", window: "window",
   ring: "ring", failing_share: "share of failing ones", transport_limit: "limit of the transport", agents: "agents", class: "turns of classes",

@@ -249,6 +249,23 @@ json_t *gate_no_command(const struct conf *conf, struct slice transport, struct 
     return gate;
 }
 
+/* Makes the gate of mail in a file that another program has locked. */
+static json_t *locked(const struct spool_message *m, struct wall now)
+{
+    struct slice holder = park_key_place(m->parked);
+    json_t *gate = gate_new("locked", true);
+
+    gate_say(gate, "text",
+             "%.*s, an agent of another scheduler, has locked it: its control file is read again "
+             "at %s",
+             SLICE_ARGS(holder), gate_clock(m->due, now).text);
+    gate_say(gate, "advice",
+             "Nothing has to be done: it goes on when %.*s has released it or has ended. If that "
+             "process is no transport agent, end it",
+             SLICE_ARGS(holder));
+    return gate;
+}
+
 static json_t *one_channel_too_many(const char *transport)
 {
     json_t *gate = gate_new("no_command", true);
@@ -353,12 +370,15 @@ static json_t *waiting(const struct conf *conf, const struct spool_message *m,
     }
     switch (park_key_kind(m->parked)) {
     case PARK_RETRY:
+    case PARK_REQUEST:
         return put_off(conf, m, route->transport, route->nexthop, destination, now);
     case PARK_STUCK:
         gate = gate_no_command(conf, slice_string(route->transport), slice_string(route->nexthop));
         return gate != NULL ? gate : one_channel_too_many(route->transport);
     case PARK_PAUSE:
         return put_back(m, now);
+    case PARK_LOCKED:
+        return locked(m, now);
     case PARK_SHARE:
         break;
     }
@@ -502,6 +522,18 @@ static void find_route(const struct conf *conf, struct slice sender, const json_
     }
 }
 
+/* Makes the group of a quarantined or held message whose recipients can't be read. */
+static json_t *group_unread(const struct spool_message *m)
+{
+    json_t *gates = json_array(), *group;
+
+    gate_add_state(gates, m);
+    group = json_pack("{s:s, s:s, s:s, s:i, s:o}", "transport", "", "destination", "", "nexthop",
+                      "", "recipients", 0, "gates", gates);
+    CHECK(group != NULL);
+    return group;
+}
+
 void gate_group_on_disk(json_t *show, const struct conf *conf, const struct spool_message *m,
                         struct wall now, gate_intervene *intervene, void *arg)
 {
@@ -531,6 +563,9 @@ void gate_group_on_disk(json_t *show, const struct conf *conf, const struct spoo
         HASH_DEL(index, g);
         mem_free(g->key);
         mem_free(g);
+    }
+    if (m->rcpt_total == 0 && (m->state == SPOOL_HOLD || m->state == SPOOL_CORRUPT)) {
+        json_add(groups, group_unread(m));
     }
     json_put(show, "groups", groups);
 }

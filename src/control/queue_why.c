@@ -127,7 +127,7 @@ static bool can_estimate(const json_t *group)
     static const char *const unknown[] = {
         "held",   "corrupt",          "storage",   "lease",      "active_queue", "parked",
         "unread", "defer_transports", "queueonly", "no_command", "frozen",       "deliver_only",
-        "ring",   "agents",           "paused"};
+        "ring",   "agents",           "paused",    "locked"};
     const char *binds = json_string_value(json_object_get(group, "binds"));
 
     for (size_t i = 0; binds != NULL && i < sizeof unknown / sizeof unknown[0]; i++) {

@@ -705,7 +705,8 @@ static int message_json(struct spool *sp, struct msg_id id, bool parts, uint32_t
 
         json_put(object, stopped ? "reason" : "rules", listing_text(m.reason));
     }
-    if (m.state == SPOOL_DEFERRED || m.state == SPOOL_INCOMING) {
+    if ((m.state == SPOOL_DEFERRED && park_key_kind(m.parked) != PARK_REQUEST) ||
+        m.state == SPOOL_INCOMING) {
         json_put_time(object, "next_attempt", spool_next_attempt(&m));
     }
     if (m.parked.len > 0) {

@@ -30,8 +30,8 @@ static char *key_of(const char *prefix, const char *transport, const char *dest)
 
 char *queue_retry_key(const struct queue *q, const struct destination *destination)
 {
-    return key_of(PARK_KEY_RETRY, transport_name(&q->transports, destination->transport),
-                  destination->name);
+    return key_of(destination->rules.queueonly ? PARK_KEY_REQUEST : PARK_KEY_RETRY,
+                  transport_name(&q->transports, destination->transport), destination->name);
 }
 
 bool queue_retry_is_served(const struct queue *q, const struct destination *destination)
@@ -299,17 +299,24 @@ void queue_retry_wake_again(struct queue *q)
     }
 }
 
-void queue_try_stuck(struct queue *q)
+/* Makes the mail due that waits under any key of this kind. */
+static void wake_kind(struct queue *q, const char *prefix, enum park_kind kind)
 {
     struct slice key;
     size_t count = 1;
-    char *copy = mem_string(PARK_KEY_STUCK);
+    char *copy = mem_string(prefix);
 
     while (spool_parked_keys(q->spool, slice_string(copy), 1, &key, &count) == 0 && count == 1 &&
-           park_key_kind(key) == PARK_STUCK) {
+           park_key_kind(key) == kind) {
         mem_free(copy);
         copy = mem_copy(key.ptr, key.len);
         (void)wake_key(q, copy);
     }
     mem_free(copy);
+}
+
+void queue_try_stuck(struct queue *q)
+{
+    wake_kind(q, PARK_KEY_STUCK, PARK_STUCK);
+    wake_kind(q, PARK_KEY_REQUEST, PARK_REQUEST);
 }

@@ -131,6 +131,10 @@ enum spool_rcpt_state {
  * Only spool_requeue routes such a recipient again. */
 #define SPOOL_ROUTE_FIXED ((uint64_t)INT64_MAX)
 
+/* Key under which an engine parks mail that another program has locked; the holder's name follows,
+ * as in "!locked process 4711". */
+#define SPOOL_PARKED_LOCKED "!locked "
+
 /* A recipient, as submitted and as read back. Slices that the spool returns last until the next
  * call on the same spool. */
 struct spool_rcpt {

@@ -41,6 +41,9 @@ class FilesTest(unittest.TestCase):
         sluice.eventually(lambda: self.box.names() == [".damaged.500"], "the other one goes", detail=self.front.log)
         self.assertIn("the end of the file is missing", self.front.log())
         self.assertIn("500", self.corrupt())
+        why = self.front.sluice("why", "500").stdout
+        self.assertIn("quarantined: the end of the file is missing", why)
+        self.assertNotIn("dealt with; what is left", why)
         self.front.stop()
         self.front.start()
         sluice.eventually(lambda: "500" in self.corrupt(), "it is known after a restart", detail=self.front.log)

@@ -5,6 +5,7 @@ import hashlib
 import os
 import signal
 import socket
+import subprocess
 import time
 
 import postoffice
@@ -29,8 +30,6 @@ class ThreadTest(sluice.TestCase):
         d.extra = 'fk/*\n\tmaxchannel=20 user=root group=root %s command="script -c $channel"\n%s' % (clause, extra)
         if start:
             d.start()
-            if self.now(d) % HOUR > 0.8 * HOUR:  # times of retry are whole hours: none is to come during the test
-                d.move_clock(int(HOUR / 4))
         return d
 
     def mail(self, rcpts):
@@ -76,7 +75,7 @@ class Retries(ThreadTest):
         mail = self.mail(["fk a.test x@y"])
         self.waiting(d, "a.test")
         at = self.at(d, "a.test")
-        self.assertEqual(round(at) % 3600, 10)  # the next multiple, and ten seconds
+        self.assertEqual(round(at) % 3600, 0)  # a multiple of the interval
         for step, tries in ((2, 2), (3, 3)):
             self.let_pass(d, "a.test")
             self.eventually(lambda: self.tried("a.test") == tries and self.thread(d, "a.test"))
@@ -200,15 +199,27 @@ class Words(ThreadTest):
             self.assertTrue(before + granted - 1 <= at <= self.now(d) + granted + 1, at - before)
             self.assertIn("come later", self.reasons(d, "a.test")[0])
 
-    def test_a_word_that_nobody_knows_and_no_word_wait_a_step(self):
-        d = self.office('interval=10m retries="1 2" skew=1')
-        self.agent.does("say frobnicate what", host="a.test")
-        self.agent.does("silent", host="b.test")
-        for host in ("a.test", "b.test"):
-            self.mail(["fk %s x@y" % host])
-            self.waiting(d, host)
-            self.assertEqual(round(self.at(d, host)) % 600, 0)
-            self.assertEqual(self.tried(host), 1)
+    def test_each_end_of_a_run_waits_the_same_step(self):
+        """Whatever the first run of a thread ends with, `retries=1` is a constant interval."""
+        d = self.office('interval=10m retries="1" skew=1')
+        ends = ("deferred busy", "deferback busy", "deferall down", "retryat +1 soon", "say frobnicate what", "silent", "die")
+        for number, order in enumerate(ends):
+            with self.subTest(order=order):
+                host = "h%d.test" % number
+                self.agent.does(order, host=host)
+                self.mail(["fk %s x@y" % host])
+                self.waiting(d, host)
+                for tries in (1, 2):
+                    before = self.now(d)
+                    at = self.at(d, host)
+                    self.assertEqual((round(at) % 600, self.tried(host)), (0, tries))
+                    self.assertTrue(before + 280 <= at <= before + 910, at - before)
+                    if tries == 2:
+                        self.assertEqual(at - first, 600)
+                    first = at
+                    if tries == 1:
+                        self.let_pass(d, host)
+                        self.eventually(lambda: self.tried(host) == 2)
 
     def test_an_agent_that_dies_leaves_its_mail_for_later(self):
         d = self.office("interval=10m")
@@ -244,10 +255,8 @@ class PutOff(ThreadTest):
     COUNT = 12
 
     def put_off(self, clause, order, host="a.test"):
-        """A daemon that finds COUNT messages for a host whose agent gives this order. The thread's time is at a
-        multiple of the interval: choose one that is not soon."""
-        minutes = next(m for m in range(10, 100) if time.time() % (60 * m) < 30 * m)
-        d = self.office("interval=%dm %s" % (minutes, clause), start=False)
+        """A daemon that finds COUNT messages for a host whose agent gives this order."""
+        d = self.office("interval=10m %s" % clause, start=False)
         self.agent.does(order)
         self.mails = [self.mail(["fk %s x@y" % host]) for _ in range(self.COUNT)]
         d.start()
@@ -335,12 +344,11 @@ class PutOff(ThreadTest):
 
     def test_many_dead_hosts_cost_one_attempt_each(self):
         hosts, each = 200, 5
-        minutes = next(m for m in range(10, 100) if time.time() % (60 * m) < 30 * m)
-        d = self.office("interval=%dm maxthr=1 overfeed=150 maxring=5" % minutes, start=False)
+        d = self.office("interval=10m maxthr=1 overfeed=150 maxring=5", start=False)
         self.agent.does("deferall host is down")
         self.box.many(hosts * each, rcpt="fk h%d.test x%d@y", hosts=hosts)
         d.start()
-        all_wait = lambda: len({m["next_attempt"] for m in d.queue(max=1000)}) == 1
+        all_wait = lambda: all(m["next_attempt"] > self.now(d) + 60 for m in d.queue(max=1000))
         self.eventually(lambda: len({host for _, host in self.agent.jobs()}) == hosts)
         self.eventually(all_wait)
         for _ in range(6):
@@ -363,7 +371,7 @@ class Expiry(ThreadTest):
         return self.eventually(read)
 
     def test_mail_whose_next_attempt_came_too_late_is_given_up(self):
-        d = self.office('interval=10m retries="3" expiry=20m')
+        d = self.office('interval=10m retries="1 3" expiry=20m')
         self.agent.does("deferred try later")
         mail = self.mail(["fk a.test x@y"])
         self.waiting(d, "a.test")
@@ -389,7 +397,7 @@ class Expiry(ThreadTest):
         self.eventually(lambda: "status=bounced (expired after 1 hour, problem was: " in d.log())
 
     def test_who_wants_no_report_of_failure_gets_none(self):
-        d = self.office('interval=10m retries="3" expiry=20m')
+        d = self.office('interval=10m retries="1 3" expiry=20m')
         self.agent.does("deferred try later")
         mail = self.mail([("fk a.test x@y", "NOTIFY=DELAY"), ("fk b.test x@y", "NOTIFY=NEVER")])
         for host in ("a.test", "b.test"):
@@ -399,7 +407,7 @@ class Expiry(ThreadTest):
         self.assertEqual(os.listdir(self.box.router), [])
 
     def test_an_expired_recipient_of_many_is_marked_in_the_file(self):
-        d = self.office('interval=10m retries="3" expiry=20m', 'fl/*\n\tinterval=1h expiry=3d user=root group=root command="script -c $channel"\n')
+        d = self.office('interval=10m retries="1 3" expiry=20m', 'fl/*\n\tinterval=1h expiry=3d user=root group=root command="script -c $channel"\n')
         self.agent.does("deferred try later")
         mail = self.mail(["fk a.test x@y", "fl b.test x@z"])
         self.waiting(d, "a.test")
@@ -464,6 +472,11 @@ class Asked(ThreadTest):
         self.waiting(d, "a.test", 2)
         self.assertEqual(self.tried("a.test"), 1)
         self.assertIn("queueonly", d.cli("why", self.thread(d, "a.test")[0]["queue_id"]).stdout)
+        self.assertEqual([m for m in self.thread(d, "a.test") if "next_attempt" in m], [])  # none comes
+        self.assertNotIn("next attempt", d.cli("queue", check=True).stdout)
+        threads = subprocess.run([sluice.program("mailq"), "-Q", "-p", d.directory + "/mailq"], capture_output=True, text=True,
+                                 timeout=sluice.PATIENCE).stdout
+        self.assertRegex(threads, r"fk/a\.test/0\s+N=2 .* pend=queueonly ")
         self.agent.does("ok")
         d.cli("flush", "fk/a.test", check=True)
         self.eventually(lambda: self.gone(mail))
@@ -565,9 +578,35 @@ class Behind(ThreadTest):
         self.eventually(lambda: self.gone(dead))  # its lock is stale
         self.assertEqual(mail.tags(), "~")
         self.eventually(lambda: "held locked by PID" in d.log())
+        holder = "process %d" % os.getpid()
+        found, = self.waiting(d, "a.test")
+        self.assertEqual((found["waits_for"], self.reasons(d, "a.test")), (holder, ["locked by " + holder]))
+        self.assertRegex(d.cli("why", mail.name, check=True).stdout, r"\(?%s\)?, an agent of another scheduler, has locked it" % holder)
+        self.assertIn("locked by " + holder, d.cli("queue", check=True).stdout)
+        dump = subprocess.run([sluice.program("mailq"), "-p", d.directory + "/mailq"], capture_output=True, text=True,
+                              timeout=sluice.PATIENCE).stdout
+        self.assertRegex(dump, r"fk/a\.test:\n\t%s:\tlocked by %s " % (mail.name, holder))
+        for _ in range(2):
+            d.move_clock(40)  # it is read again, and stays the same message
+            self.eventually(lambda: self.thread(d, "a.test")[0]["next_attempt"] > self.now(d) + 20)
+            self.assertEqual(self.waiting(d, "a.test")[0]["queue_id"], found["queue_id"])
+        self.assertEqual(self.tried("a.test"), 0)
         mail.mark(mail.offsets[0], " ")
         d.move_clock(40)
         self.eventually(lambda: self.gone(mail))
+
+    def test_mail_that_is_locked_and_requested_is_left_to_its_agent(self):
+        d = self.office("interval=1h", start=False)
+        mail = self.mail(["fk a.test x@y", "fk a.test z@y"])
+        mail.mark(mail.offsets[0], "~", os.getpid())
+        d.start()
+        self.waiting(d, "a.test")
+        d.cli("flush", "fk/a.test", check=True)
+        self.eventually(lambda: mail.tags() == "~+")  # the other recipient goes
+        mail.mark(mail.offsets[0], "+")
+        self.let_pass(d, "a.test")
+        self.eventually(lambda: self.gone(mail))
+        self.assertEqual(len(self.agent.results("ok")), 1)
 
 
 class Operators(ThreadTest):

@@ -197,10 +197,13 @@ void remove_files(struct postoffice *po, const char *control_path, const char *m
 enum load_result {
     LOAD_DONE,        /* the file is in the table, or is finished */
     LOAD_GONE,        /* the file does not exist */
-    LOAD_LOCKED,      /* a living process works on it: try again later */
+    LOAD_LOCKED,      /* a living process works on it: load it again after LOAD_LOCKED_US. If it is
+                       * in the table, it is parked there until then */
     LOAD_SAME_NUMBER, /* another file has the same number: try again later */
     LOAD_FAILED,      /* the file can't be read now; reported as an event */
 };
+
+#define LOAD_LOCKED_US (32 * US_PER_S)
 
 /* Loads the control file at `path` in transport/ ("A/90417", "A/.hold.90417"). */
 enum load_result load_file(struct postoffice *po, const char *path);

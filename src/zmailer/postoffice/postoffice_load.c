@@ -65,7 +65,8 @@ struct arrival {
     char path[POST_PATH_MAX];
     struct slice name;
     uint64_t number;
-    uint8_t state; /* state in its name */
+    uint8_t state;    /* state in its name */
+    int64_t lock_pid; /* live process that has locked a recipient; 0: none */
     struct post_view *view;
     struct stat message; /* status of the message file */
     bool has_message;
@@ -446,18 +447,47 @@ static enum load_result load_etrn(struct postoffice *po, const struct arrival *a
     return LOAD_DONE;
 }
 
-static bool is_locked(struct postoffice *po, const struct arrival *a)
+/* Returns the live process that has locked a recipient of the file, or 0. */
+static int64_t lock_of(const struct post_view *view)
 {
-    for (size_t i = 0; i < a->view->control.rcpt_count; i++) {
-        int64_t pid = lock_holder(&a->view->control.rcpts[i]);
+    int64_t pid = 0;
 
-        if (pid != 0) {
-            post_tell(po, SPOOL_EVENT_LOG, 0,
-                      "Skipped a job-file because it is held locked by PID=%06" PRId64, pid);
-            return true;
-        }
+    for (size_t i = 0; i < view->control.rcpt_count && pid == 0; i++) {
+        pid = lock_holder(&view->control.rcpts[i]);
     }
-    return false;
+    return pid;
+}
+
+/* Parks a file that another program has locked. If its mail is requested nevertheless, agents
+ * refuse the locked recipients, and a resync reads the file. */
+static void park_locked(struct postoffice *po, struct post_file *file, int64_t pid)
+{
+    struct post_fields to = file->root.f;
+    char words[64];
+
+    (void)snprintf(words, sizeof words, SPOOL_PARKED_LOCKED "process %" PRId64, pid); /* fits */
+    to.key = table_key(&po->table, slice_string(words));
+    to.state = SPOOL_DEFERRED;
+    /* the scan, which loads it again, comes first */
+    to.due = wall_after(po->now, LOAD_LOCKED_US + US_PER_S);
+    table_set(&po->table, &file->root, to);
+    (void)snprintf(words, sizeof words, "locked by process %" PRId64, pid); /* fits */
+    for (uint32_t i = 0; i < file->vertex_count; i++) {
+        table_set_words(&po->table, &file->vertices[i],
+                        &(struct spool_verdict){.diagnostic = slice_string(words)},
+                        (struct wall){0});
+    }
+    file->is_locked = true;
+    post_tell(po, SPOOL_EVENT_LOG, file->root.id,
+              "Skipped a job-file because it is held locked by PID=%06" PRId64, pid);
+}
+
+/* May the file, which was locked when it was loaded, be loaded again? Not if it was requested, held
+ * or divided meanwhile. */
+static bool still_waits_locked(const struct post_file *file)
+{
+    return file->is_locked && file->f.state == 0 && !file->root.f.claimed &&
+           file->root.f.key != NULL && LIST_EMPTY(&file->parts);
 }
 
 /* Corrects tags: locks of dead processes, ends that only `d` lines have, and alternatives that are
@@ -689,7 +719,9 @@ static enum load_result load_view(struct postoffice *po, struct arrival *a)
     if (!is_sound(a, &a->reason)) {
         return load_damaged(po, a);
     }
-    if (is_locked(po, a)) {
+    if (a->lock_pid != 0 && a->has_message) {
+        (void)load_sound(po, a); /* always done */
+        park_locked(po, table_file(&po->table, a->number), a->lock_pid);
         return LOAD_LOCKED;
     }
     err = fix_tags(po, a, &fixed);
@@ -719,9 +751,11 @@ static enum load_result load_view(struct postoffice *po, struct arrival *a)
 static enum load_result load_number(struct postoffice *po, struct arrival *a)
 {
     struct post_file *known = table_file(&po->table, a->number);
+    bool was_locked =
+        known != NULL && slice_equal(post_name(known), a->name) && still_waits_locked(known);
     int err;
 
-    if (known != NULL) {
+    if (known != NULL && !was_locked) {
         if (slice_equal(post_name(known), a->name)) {
             return LOAD_DONE; /* even if it was found at another place */
         }
@@ -733,6 +767,14 @@ static enum load_result load_number(struct postoffice *po, struct arrival *a)
         return LOAD_SAME_NUMBER;
     }
     err = view_read(po, a->disk_path, &a->reason, &a->view);
+    a->lock_pid = err == 0 ? lock_of(a->view) : 0;
+    if (was_locked && a->lock_pid != 0) {
+        park_locked(po, known, a->lock_pid);
+        return LOAD_LOCKED;
+    }
+    if (was_locked) {
+        forget_file(po, known);
+    }
     if (err == -ENOENT) {
         return LOAD_GONE;
     }
@@ -746,7 +788,9 @@ static enum load_result load_number(struct postoffice *po, struct arrival *a)
     if (a->view->control.etrn.len > 0 && a->view->control.rcpt_count == 0) {
         return load_etrn(po, a);
     }
-    move_into_hash(po, a);
+    if (a->lock_pid == 0) {
+        move_into_hash(po, a);
+    }
     return load_view(po, a);
 }
 

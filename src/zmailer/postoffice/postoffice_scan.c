@@ -21,8 +21,6 @@
 #define PIECE_FILES   20
 #define PIECE_BYTES   ((uint64_t)1 << 18)
 
-/* Time until a locked file is tried again. */
-#define LOCKED_WAIT_US (32 * US_PER_S)
 /* Time until the next scan if the limits ended this one. */
 #define CUT_WAIT_US (100 * US_PER_MS)
 /* With a backlog, the time between scans grows: a second per 32 files, at most ten. */
@@ -84,7 +82,7 @@ void scan_take(struct postoffice *po, const char *path, struct wall now)
 
     if (!waits_locked(scan, path) && load_file(po, path) == LOAD_LOCKED) {
         found_add(&scan->locked, &scan->locked_count, &scan->locked_size, path,
-                  us_add(now.us, LOCKED_WAIT_US));
+                  us_add(now.us, LOAD_LOCKED_US));
     }
 }
 

@@ -153,6 +153,7 @@ struct post_file {
     bool has_alternatives;
     bool is_verbose; /* has a `v` line: events are written to the sender's log file */
     bool hollow;     /* found quarantined, so its recipients are not known */
+    bool is_locked;  /* another program has locked it: it is loaded again before it is claimed */
     uint16_t name_len, sender_len, envid_len;
     char text[]; /* hash directory "A/", name with NUL, sender, envid */
 };

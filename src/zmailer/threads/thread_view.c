@@ -430,8 +430,10 @@ static void add_scheduled(const struct queue *q, uint32_t transport, struct slic
     }
 }
 
-/* Adds the time of the next try and the number of attempts, if the clause has an interval. */
-static void add_retry(const struct queue *q, uint32_t transport, struct slice host, json_t *object)
+/* Adds the number of attempts, if the clause has an interval, and the time of the next try, if the
+ * thread is tried by itself. */
+static void add_retry(const struct queue *q, uint32_t transport, struct slice host,
+                      bool is_request_only, json_t *object)
 {
     const struct destination *destination = destination_find(&q->destinations, transport, host);
     const struct dest_retry *retry = destination != NULL ? destination->retry : NULL;
@@ -441,7 +443,7 @@ static void add_retry(const struct queue *q, uint32_t transport, struct slice ho
         return;
     }
     json_put(object, "attempts", json_integer((json_int_t)retry->attempts));
-    if (dest_retry_waits(retry, now)) {
+    if (dest_retry_waits(retry, now) && !is_request_only) {
         json_put(object, "wait", json_seconds(retry->retry.due.us - now.us));
     }
 }
@@ -484,7 +486,7 @@ json_t *thread_view_json(struct thread_view *v, struct slice transport, struct s
                   (double)US_PER_S));
     json_put(object, "retried_together", json_boolean(policy.interval_us > 0));
     if (transport_find(&v->q->transports, transport, &index)) {
-        add_retry(v->q, index, nexthop, object);
+        add_retry(v->q, index, nexthop, policy.queueonly, object);
         add_scheduled(v->q, index, nexthop, has_agents ? kept_back(v, transport, nexthop) : 0,
                       json_array_size(agents) > 0, object);
     }

@@ -14,6 +14,8 @@ static void keys_say_what_they_wait_for(void **state)
         {PARK_KEY_NEW "smtp/there.test", PARK_SHARE, "smtp/there.test", ""},
         {PARK_KEY_NEW "smtp/there.test\tbulk/7", PARK_SHARE, "smtp/there.test", "bulk/7"},
         {PARK_KEY_RETRY "smtp/there.test", PARK_RETRY, "smtp/there.test", ""},
+        {PARK_KEY_REQUEST "smtp/there.test", PARK_REQUEST, "smtp/there.test", ""},
+        {PARK_KEY_LOCKED "process 4711", PARK_LOCKED, "process 4711", ""},
         {PARK_KEY_STUCK "fk/-", PARK_STUCK, "fk/-", ""},
         {"!retry", PARK_SHARE, "!retry", ""},
         {"", PARK_SHARE, "", ""},
