@@ -236,7 +236,7 @@ struct client {
     bool dot_in_out;  /* whether these are at the end of `out`: the last look was passed */
     bool has_reply;   /* whether the peer's reply is the reason */
     bool accepted;    /* whether the peer has accepted a recipient of this transaction */
-    bool too_many;    /* whether the verdicts say that there were too many recipients */
+    bool too_many;    /* whether verdicts are about too many recipients */
     bool site;
     bool content_was_sent;
     bool retry_in_clear;
