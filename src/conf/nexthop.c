@@ -49,15 +49,37 @@ static bool take_host(struct slice *rest, struct slice *ret_host, bool *ret_brac
     return rest->len == 0 || rest->ptr[0] == ':';
 }
 
-static bool take_port(struct slice rest, unsigned lowest, uint16_t *ret_port)
+/* Service names of mail. /etc/services is not read: confined processes have no files, and all of
+ * them must find the same port. */
+static const struct {
+    const char *name;
+    uint16_t port;
+} services[] = {
+    {"smtp", 25},   {"mail", 25},   {"submission", LISTEN_PORT_SUBMISSION},
+    {"smtps", 465}, {"ssmtp", 465}, {"submissions", LISTEN_PORT_SUBMISSIONS},
+    {"urd", 465},   {"lmtp", 24},
+};
+
+bool port_parse(struct slice text, unsigned lowest, uint16_t *ret_port)
 {
     unsigned long long port;
 
-    if (rest.len == 0 || !slice_number(slice_skip(rest, 1), UINT16_MAX, &port) || port < lowest) {
+    for (size_t i = 0; i < sizeof services / sizeof services[0]; i++) {
+        if (slice_equal(text, slice_string(services[i].name))) {
+            *ret_port = services[i].port;
+            return true;
+        }
+    }
+    if (!slice_number(text, UINT16_MAX, &port) || port < lowest) {
         return false;
     }
     *ret_port = (uint16_t)port;
     return true;
+}
+
+static bool take_port(struct slice rest, unsigned lowest, uint16_t *ret_port)
+{
+    return rest.len > 0 && port_parse(slice_skip(rest, 1), lowest, ret_port);
 }
 
 bool nexthop_parse(struct slice text, struct nexthop *ret_nexthop)

@@ -5,6 +5,8 @@
  *     [host] [host]:port   no MX: an address, or a host's own addresses
  *     [IPv6:address]       as in address literals; [ipv6] alone is also valid
  *     unix:path            a Unix socket
+ *
+ * A port is a number, or the name of a mail service: smtp, submission, submissions, smtps, lmtp.
  */
 #ifndef CONF_NEXTHOP_H
 #define CONF_NEXTHOP_H
@@ -22,6 +24,10 @@ struct nexthop {
     bool is_address;   /* true if host is an IPv4 or IPv6 address */
     bool is_unix;      /* true if host is a path */
 };
+
+/* Parses a port: a number from `lowest`, or a service name. Returns false, without change of
+ * *ret_port, if the text is none. */
+bool port_parse(struct slice text, unsigned lowest, uint16_t *ret_port);
 
 /* Parses a next hop. Returns false, without change of *ret_nexthop, if the text is none. */
 bool nexthop_parse(struct slice text, struct nexthop *ret_nexthop);
