@@ -30,6 +30,14 @@ static bool has_control(struct slice text)
     return false;
 }
 
+/* Is the first word of a line a sender? A next hop has no `@`. */
+static bool is_sender(struct slice word)
+{
+    size_t at = slice_find_last(word, '@');
+
+    return at < word.len && at + 1 < word.len && slice_find(word, '[') >= at;
+}
+
 static bool read_line(struct login_list *list, struct list_line *line, struct buf *ret_error)
 {
     struct slice nexthop = list_line_word(line), sender = slice_of(NULL, 0), user, password;
@@ -38,12 +46,16 @@ static bool read_line(struct login_list *list, struct list_line *line, struct bu
     struct slice word;
     size_t colon;
 
-    if (!nexthop_parse(nexthop, &parsed)) {
+    if (is_sender(nexthop)) {
+        sender = nexthop;
+        nexthop = slice_of(NULL, 0);
+    } else if (!nexthop_parse(nexthop, &parsed)) {
         return list_line_bad(ret_error, line, nexthop.ptr,
-                             "expected a next hop: host, [host] or [host]:port");
+                             "expected a next hop (host, [host] or [host]:port) or a sender (an "
+                             "address or @DOMAIN)");
     }
     word = list_line_word(line);
-    if (word.len > 0 && slice_find(word, ':') == word.len) {
+    if (sender.ptr == NULL && word.len > 0 && slice_find(word, ':') == word.len) {
         if (slice_find(word, '@') == word.len) {
             return list_line_bad(
                 ret_error, line, word.ptr,
@@ -70,7 +82,7 @@ static bool read_line(struct login_list *list, struct list_line *line, struct bu
     }
     list->logins = mem_grow(list->logins, list->count, &list->size, sizeof *list->logins);
     list->logins[list->count++] = (struct login){
-        .nexthop = part(nexthop),
+        .nexthop = nexthop.len > 0 ? part(nexthop) : NULL,
         .sender = sender.len > 0 ? part(sender) : NULL,
         .user = part(user),
         .password = part(password),
@@ -118,32 +130,50 @@ void login_list_free(struct login_list *list)
     mem_free(list);
 }
 
-/* Returns how well a login fits: 3 the address, 2 the domain, 1 any sender, 0 not. */
+/* Does a login fit the next hop, whatever its sender is? */
+static bool fits_hop(const struct login *login, struct slice nexthop)
+{
+    struct nexthop key, hop;
+
+    if (login->nexthop != NULL && slice_equal_nocase(slice_string(login->nexthop), nexthop)) {
+        return true;
+    }
+    if (!nexthop_parse(nexthop, &hop) || hop.use_mx || hop.is_unix) {
+        return false;
+    }
+    return login->nexthop == NULL || (nexthop_parse(slice_string(login->nexthop), &key) &&
+                                      !key.is_unix && slice_equal_nocase(key.host, hop.host) &&
+                                      (key.use_mx ? key.port == 0 : key.port == hop.port));
+}
+
+/* Returns how well a login fits: 4 the address, 2 the domain, 0 any sender, and 1 more with a next
+ * hop; -1: not. */
 static int fits(const struct login *login, struct slice nexthop, struct slice sender)
 {
+    int named = login->nexthop != NULL;
     struct slice wanted;
 
-    if (!slice_equal_nocase(slice_string(login->nexthop), nexthop)) {
-        return 0;
+    if (!fits_hop(login, nexthop)) {
+        return -1;
     }
     if (login->sender == NULL) {
-        return 1;
+        return named;
     }
     wanted = slice_string(login->sender);
     if (wanted.ptr[0] != '@') {
-        return slice_equal_nocase(wanted, sender) ? 3 : 0;
+        return slice_equal_nocase(wanted, sender) ? 4 + named : -1;
     }
     return sender.len > 0 &&
                    slice_equal_nocase(wanted, slice_skip(sender, slice_find_last(sender, '@')))
-               ? 2
-               : 0;
+               ? 2 + named
+               : -1;
 }
 
 const struct login *login_list_find(const struct login_list *list, struct slice nexthop,
                                     struct slice sender)
 {
     const struct login *best = NULL;
-    int best_fit = 0;
+    int best_fit = -1;
 
     for (size_t i = 0; list != NULL && i < list->count; i++) {
         int fit = fits(&list->logins[i], nexthop, sender);
@@ -159,7 +189,7 @@ const struct login *login_list_find(const struct login_list *list, struct slice 
 bool login_list_has(const struct login_list *list, struct slice nexthop)
 {
     for (size_t i = 0; list != NULL && i < list->count; i++) {
-        if (slice_equal_nocase(slice_string(list->logins[i].nexthop), nexthop)) {
+        if (fits_hop(&list->logins[i], nexthop)) {
             return true;
         }
     }

@@ -7,11 +7,19 @@
  *     [smtp.example.org]:587  @shop.example   shop@shop.example:two words
  *     [smtp.example.org]:587  a@shop.example  other:secret
  *
- * NEXTHOP is written as in relayhost and transport_maps. SENDER is an address or @DOMAIN. The user
- * ends at the first colon, which no user's name may have, and the password is the rest of the line.
- * Empty lines and lines that begin with `#` are ignored. If several logins fit, the one with the
- * address counts, then the one with the domain, then the one without a sender; among equals the
- * first.
+ * NEXTHOP is written as in relayhost and transport_maps. A host alone also fits that host in
+ * brackets, at any port. SENDER is an address or @DOMAIN. The user ends at the first colon, which
+ * no user's name may have, and the password is the rest of the line. Empty lines and lines that
+ * begin with `#` are ignored.
+ *
+ *     @shop.example           shop:secret
+ *
+ * A line without NEXTHOP fits every next hop in brackets. It does not fit a next hop whose hosts
+ * the DNS names, because mail to any domain has one.
+ *
+ * If several logins fit, the one with the address counts, then the one with the domain, then the
+ * one without a sender; among equals the one with a next hop, then the first. So the text that
+ * postmap reads for smtp_sasl_password_maps of Postfix is valid here and has the same meaning.
  */
 #ifndef CONF_LOGIN_LIST_H
 #define CONF_LOGIN_LIST_H
@@ -28,7 +36,7 @@
 #define LOGIN_PASSWORD_MAX  1024u
 
 struct login {
-    const char *nexthop, *sender; /* NULL as sender: any */
+    const char *nexthop, *sender; /* NULL: any */
     const char *user, *password;
     unsigned line;
 };

@@ -26,6 +26,7 @@ static void the_login_that_fits_best_is_found(void **unused)
         {"relay.example:26", "a@b", "user@relay.example", "p"},
         {"relay.example", "a@b", NULL, NULL},
         {"smtp.example.org", "a@b", NULL, NULL},
+        {"[smtp.example.org]:submission", "x@y", "app", "secret"},
     };
     struct login_list *list;
     struct buf error;
@@ -51,13 +52,59 @@ static void the_login_that_fits_best_is_found(void **unused)
     buf_fini(&error);
 }
 
+/* Postfix keys its table of logins by host, next hop or sender, and looks the sender up first. */
+static void a_table_of_postfix_is_a_list(void **unused)
+{
+    static const char text[] = "@domain.test abc@mg.domain.test:password\n"
+                               "Me@domain.test\tme:own:colon\n"
+                               "[smtp.example.net]:587 default:pw\n"
+                               "mx.example.net host:pw\n"
+                               "provider.example domain:pw\n";
+    static const struct {
+        const char *nexthop, *sender, *want_user;
+    } cases[] = {
+        {"[smtp.example.net]:587", "x@domain.test", "abc@mg.domain.test"},
+        {"[smtp.example.net]:587", "me@domain.test", "me"},
+        {"[smtp.example.net]:submission", "x@other.test", "default"},
+        {"[smtp.example.net]:25", "x@other.test", NULL},
+        {"[mx.example.net]:2525", "x@other.test", "host"},
+        {"[MX.example.net]", "", "host"},
+        {"[mx.example.net]", "x@domain.test", "abc@mg.domain.test"},
+        {"mx.example.net", "x@other.test", "host"},
+        {"mx.example.net:2525", "x@other.test", NULL},
+        {"provider.example", "x@domain.test", "domain"},
+        /* the MX hosts of a stranger's domain get no password */
+        {"stranger.example", "x@domain.test", NULL},
+        {"stranger.example:25", "me@domain.test", NULL},
+        {"unix:/run/x", "me@domain.test", NULL},
+    };
+    struct login_list *list;
+    struct buf error;
+
+    (void)unused;
+    buf_init(&error, 1000);
+    list = login_list_new(slice_string(text), &error);
+    assert_string_equal(buf_cstr(&error), "");
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const struct login *login =
+            login_list_find(list, slice_string(cases[i].nexthop), slice_string(cases[i].sender));
+
+        assert_string_equal(login == NULL ? "none" : login->user,
+                            cases[i].want_user == NULL ? "none" : cases[i].want_user);
+    }
+    login_list_free(list);
+    buf_fini(&error);
+}
+
 static void a_typo_is_told_with_its_place(void **unused)
 {
     static char many[3000];
     const struct {
         const char *text, *want;
     } cases[] = {
-        {"[smtp.example:587 a:b\n", "1:1: expected a next hop: host, [host] or [host]:port"},
+        {"[smtp.example:587 a:b\n",
+         "1:1: expected a next hop (host, [host] or [host]:port) or a sender (an address or "
+         "@DOMAIN)"},
         {"\n  smtp.example user secret\n",
          "2:16: expected USER:PASSWORD, or a sender (an address or @DOMAIN) before it"},
         {"smtp.example\n", "1:13: expected USER:PASSWORD with a user of 1 to 255 bytes"},
@@ -98,4 +145,5 @@ static void a_typo_is_told_with_its_place(void **unused)
 }
 
 UNIT_MAIN(cmocka_unit_test(the_login_that_fits_best_is_found),
+          cmocka_unit_test(a_table_of_postfix_is_a_list),
           cmocka_unit_test(a_typo_is_told_with_its_place))
