@@ -271,7 +271,7 @@ static bool pattern_file_ok(struct slice text)
 
 static bool recipients_ok(struct slice text)
 {
-    return callout_element(text) || file_ok(text);
+    return callout_element(text) || slice_equal(text, SLICE(RECIPIENTS_USERS)) || file_ok(text);
 }
 
 static bool mail_address_ok(struct slice text)

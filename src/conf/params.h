@@ -47,7 +47,8 @@
     "filtered=yes"
 
 /* Kind of an element of local_recipient_maps (callout_target.h). */
-#define RECIPIENTS_UNIT "file, lmtp:, lmtp:NEXTHOP, smtp: or smtp:NEXTHOP"
+#define RECIPIENTS_UNIT  "file, unix:passwd.byname, lmtp:, lmtp:NEXTHOP, smtp: or smtp:NEXTHOP"
+#define RECIPIENTS_USERS "unix:passwd.byname" /* users of this machine, as Postfix names them */
 
 struct conf_list {
     const char *const *items;
@@ -262,8 +263,9 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(LIST, recipient_access, "file", "", 0, 0,                                                    \
       "rules by recipient: files of `address-or-domain action' lines")                             \
     X(LIST, local_recipient_maps, RECIPIENTS_UNIT, "", 0, 0,                                       \
-      "files of the addresses that there are in local_domains, others are refused; lmtp: and "     \
-      "smtp: ask at RCPT; empty: all are accepted")                                                \
+      "files of the addresses that there are in local_domains, others are refused; "               \
+      "unix:passwd.byname: users of this machine; lmtp: and smtp: ask at RCPT; empty: all are "    \
+      "accepted")                                                                                  \
     X(LIST, relay_recipient_maps, RECIPIENTS_UNIT, "", 0, 0, "the same for relay_domains")         \
     X(TIME, callout_timeout, "s", "30s", PARAM_S(1), PARAM_DAYS(1),                                \
       "longest wait for each answer of a peer that is asked which recipients there are; then the " \

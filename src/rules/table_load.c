@@ -2,7 +2,9 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <pwd.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "action.h"
@@ -312,6 +314,32 @@ static void load_file(struct loading *l, const char *name)
     buf_fini(&path);
 }
 
+/* Loads the names of this machine's users, as a table of its own. */
+static void load_users(struct loading *l)
+{
+    const struct passwd *user;
+    unsigned number = 0, before;
+
+    (void)snprintf(l->path, sizeof l->path, "%s", RECIPIENTS_USERS); /* fits */
+    if (!table_image_begin(l->image, l->list, SLICE(RECIPIENTS_USERS))) {
+        complain(l, true, 0, 0, "%s", strerror(EMFILE));
+        return;
+    }
+    setpwent();
+    while (!l->failed && (user = getpwent()) != NULL) {
+        char room[TABLE_KEY_MAX];
+        struct slice name = slice_string(user->pw_name);
+
+        number++;
+        if (name.len <= TABLE_KEY_MAX &&
+            table_image_add(l->image, lower(name, room), slice_of(NULL, 0), number, &before) ==
+                TABLE_FULL) {
+            complain(l, true, 0, 0, "more than %u users", TABLE_ENTRIES_MAX);
+        }
+    }
+    endpwent();
+}
+
 bool tables_load(const struct conf *conf, const char *directory, table_read *read, void *arg,
                  struct buf *out, int *ret_fd)
 {
@@ -337,9 +365,16 @@ bool tables_load(const struct conf *conf, const char *directory, table_read *rea
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         l->list = lists[i].list;
         for (size_t k = 0; k < lists[i].files->count; k++) {
-            if (!callout_element(slice_string(lists[i].files->items[k]))) {
-                load_file(l, lists[i].files->items[k]);
-                files++;
+            const char *name = lists[i].files->items[k];
+
+            if (callout_element(slice_string(name))) {
+                continue;
+            }
+            files++;
+            if (strcmp(name, RECIPIENTS_USERS) == 0) {
+                load_users(l);
+            } else {
+                load_file(l, name);
             }
         }
     }

@@ -1,6 +1,7 @@
 """What rules at arrival do: access tables, recipient tables, filters and copies."""
 
 import os
+import pwd
 import re
 import subprocess
 import unittest
@@ -215,6 +216,15 @@ class Recipients(Rules):
             self.assertEqual(self.refused(d, "a@example.org", address), local % address)
         for address in ("two@relay.test", "user@relay.test"):
             self.assertEqual(self.refused(d, "a@example.org", address), relay % address)
+
+    def test_users_of_this_machine_are_recipients(self):
+        """The default of Postfix's local_recipient_maps."""
+        d = self.rules({"more": "sales x\n"}, local_domains="sluice.test", local_recipient_maps="unix:passwd.byname more",
+                       local_transport="smtp:[127.0.0.1]:1", recipient_delimiter="+")
+        user = pwd.getpwuid(os.getuid()).pw_name
+        for address in (user, user.upper() + "+tag", "sales"):
+            self.assertRegex(self.refused(d, "a@example.org", address + "@sluice.test"), "^250 ", address)
+        self.assertRegex(self.refused(d, "a@example.org", "no-such-user@sluice.test"), "^550 5.1.1 ")
 
     def test_unknown_local_recipients_go_to_the_fallback(self):
         d = self.rules({"locals": "user x\n"}, local_domains="sluice.test", local_recipient_maps="locals",
