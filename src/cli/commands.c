@@ -71,7 +71,7 @@ static const struct command commands[] = {
      run_config_check},
     {"config show", "[NAME...]", 0, COMMAND_ANY, ARG_CONFIG, false, "print parameters",
      run_config_show},
-    {"config import", "MAIN.CF", 1, 1, 0, false, "say in our words what a main.cf of Postfix says",
+    {"config import", "DIR", 1, 1, 0, false, "translate a configuration of Postfix (/etc/postfix)",
      run_config_import},
     {"config test", "[FILE]", 0, 1, ARG_RULES, false, "what rules at arrival say of a mail",
      run_config_test},

@@ -1,13 +1,17 @@
 /* Commands for the configuration. None needs a daemon. */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
 
 #include "bundle.h"
 #include "check.h"
 #include "commands.h"
+#include "import_report.h"
 #include "main_cf.h"
 #include "param.h"
 #include "preflight.h"
@@ -191,47 +195,87 @@ int run_config_explain(const struct command *c, const struct args *a)
     return known ? EX_OK : EX_CONFIG;
 }
 
-static bool read_file(const char *path, struct buf *out)
+/* Reads a file for the import, as postfix_read. */
+static int read_file(void *arg, const char *path, size_t max, struct buf *out)
 {
-    FILE *f = fopen(path, "re");
-    size_t n = 1;
+    FILE *f;
+    struct stat st;
+    size_t n = 1, got = 0;
+    int error = 0;
 
-    while (f != NULL && n > 0) {
+    (void)arg;
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) { /* a FIFO would be waited for */
+        return -(S_ISDIR(st.st_mode) ? EISDIR : errno != 0 ? errno : EINVAL);
+    }
+    f = fopen(path, "re");
+    if (f == NULL) {
+        return -errno;
+    }
+    while (error == 0 && n > 0) {
         char *room = buf_room(out, 65536);
 
         n = room == NULL ? 0 : fread(room, 1, 65536, f);
         buf_grew(out, n);
-    }
-    if (f == NULL || out->failed || ferror(f) != 0) {
-        fprintf(stderr, "sluice: %s: %s\n", path,
-                out->failed ? "the file is too large" : strerror(errno));
-        if (f != NULL) {
-            (void)fclose(f); /* only read */
-        }
-        return false;
+        got += n;
+        error = room == NULL || got > max ? -EFBIG : ferror(f) != 0 ? -EIO : 0;
     }
     (void)fclose(f); /* only read */
-    return true;
+    return error;
+}
+
+static bool check_import(struct slice text, struct buf *ret_faults)
+{
+    struct bundle bundle;
+    bool ok = bundle_load_text(BUNDLE_DEFAULT_PATH, text, &bundle, ret_faults);
+
+    if (ok) {
+        ok = preflight(bundle.conf, NULL, ret_faults) == EX_OK;
+        bundle_fini(&bundle);
+    }
+    ret_faults->failed = false; /* later faults may be cut */
+    return ok;
 }
 
 int run_config_import(const struct command *c, const struct args *a)
 {
-    struct main_cf_counts n;
-    struct buf text, ours;
-    int status = EX_NOINPUT;
+    char *path = realpath(a->words[0], NULL);
+    char hostname[HOST_NAME_MAX + 1] = "";
+    struct main_cf_world world = {
+        .hostname = hostname,
+        .read = read_file,
+        .check = check_import,
+        .check_path = BUNDLE_DEFAULT_PATH,
+    };
+    struct import_report report;
+    struct buf ours, decisions;
+    int error, status = EX_OK;
 
     (void)c;
-    buf_init(&text, CONF_FILE_MAX);
-    buf_init(&ours, TEXT_MAX);
-    if (read_file(a->words[0], &text)) {
-        (void)buf_addf(&ours, "# From %s, by sluice config import.\n", a->words[0]); /* fits */
-        main_cf_import(buf_slice(&text), &ours, &n);
-        print_text(stdout, &ours);
-        fprintf(stderr, "%s: %u parameters taken over, %u translated, %u not needed, %u lost\n",
-                a->words[0], n.kept, n.changed, n.needless, n.lost);
-        status = EX_OK;
+    if (path == NULL || gethostname(hostname, sizeof hostname - 1) != 0) {
+        fprintf(stderr, "sluice: %s: %s\n", a->words[0], strerror(errno));
+        free(path);
+        return EX_NOINPUT;
     }
-    buf_fini(&text);
-    buf_fini(&ours);
+    buf_init(&ours, TEXT_MAX);
+    buf_init(&decisions, TEXT_MAX);
+    error = main_cf_import(path, &world, &ours, &report);
+    if (error != 0) {
+        fprintf(stderr, "sluice: %s: %s\n", path, strerror(-error));
+        buf_fini(&ours);
+        status = EX_NOINPUT;
+    } else {
+        print_text(stdout, &ours);
+        import_print_decisions(&report, &decisions);
+        fprintf(stderr,
+                "%s: %zu settings taken over, %zu translated, %zu not needed, %zu of other "
+                "programs, %zu lost; %zu decisions\n",
+                path, import_count(&report, IMPORT_SAME), import_count(&report, IMPORT_TRANSLATED),
+                import_count(&report, IMPORT_NEEDLESS), import_count(&report, IMPORT_NEIGHBOUR),
+                import_count(&report, IMPORT_LOST), import_decisions(&report));
+        status = import_decisions(&report) > 0 ? EX_CONFIG : EX_OK;
+    }
+    print_text(stderr, &decisions);
+    import_report_fini(&report);
+    free(path);
     return status;
 }

@@ -1,356 +1,398 @@
+/*
+ * Rounds of an import (main_cf_private.h). One round imports everything into an empty report. If
+ * the check of the whole configuration refuses lines, the next round leaves them out.
+ */
 #include "main_cf.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "conf.h"
-#include "grammar.h"
+#include "main_cf_private.h"
 #include "mem.h"
 #include "param.h"
-#include "pool.h"
 
-struct import {
-    struct buf *out;
-    struct main_cf_counts *counts;
-};
+#define FAULTS_MAX (1u << 20)
+#define ROUNDS_MAX 50
+#define TEXT_MAX   (16u << 20)
 
-/* Appends our lines for a value. Returns false if they do not cover it, which a comment
- * explains. */
-typedef bool translate(struct import *im, struct slice name, struct slice value);
-
-static void put_line(struct import *im, const char *name, struct slice value)
+static bool is(struct slice text, const char *value)
 {
-    (void)buf_addf(im->out, "%s = %.*s\n", name, SLICE_ARGS(value));
+    return slice_equal(text, slice_string(value));
 }
 
-static void put_comment(struct import *im, struct slice name, struct slice value, const char *why)
+/* ---- lines and notes ------------------------------------------------------------------------ */
+
+const char *import_text(struct main_cf *im, const char *format, ...)
 {
-    (void)buf_addf(im->out, "# %.*s = %.*s\n#   %s\n", SLICE_ARGS(name), SLICE_ARGS(value), why);
+    struct buf out;
+    const char *text;
+    va_list args;
+
+    buf_init(&out, TEXT_MAX);
+    va_start(args, format);
+    (void)buf_addv(&out, format, args); /* or is cut */
+    va_end(args);
+    text = pool_string(&im->f.pool, buf_slice(&out));
+    buf_fini(&out);
+    return text;
 }
 
-static bool next_word(struct slice *rest, struct slice *ret_word)
+const char *import_place(struct main_cf *im, const char *file, unsigned line)
 {
-    size_t len = 0;
-
-    while (rest->len > 0 && strchr(" \t\n,", rest->ptr[0]) != NULL) {
-        *rest = slice_skip(*rest, 1);
-    }
-    while (len < rest->len && strchr(" \t\n,", rest->ptr[len]) == NULL) {
-        len++;
-    }
-    *ret_word = slice_of(rest->ptr, len);
-    *rest = slice_skip(*rest, len);
-    return len > 0;
+    return line == 0 ? file : import_text(im, "%s:%u", file, line);
 }
 
-/* ---- values in another form ------------------------------------------------------------------ */
-
-static bool put_interfaces(struct import *im, struct slice name, struct slice value)
+const char *import_refused(const struct main_cf *im, const char *name)
 {
-    struct slice word;
-
-    (void)name;
-    (void)buf_add_string(im->out, "listen =");
-    while (next_word(&value, &word)) {
-        bool is_ipv6 = slice_find(word, ':') < word.len && word.ptr[0] != '[';
-
-        if (slice_equal(word, SLICE("all"))) {
-            (void)buf_add_string(im->out, " smtp://*:25");
-        } else if (slice_equal(word, SLICE("loopback-only"))) {
-            (void)buf_add_string(im->out, " smtp://127.0.0.1:25 smtp://[::1]:25");
-        } else {
-            (void)buf_addf(im->out, is_ipv6 ? " smtp://[%.*s]:25" : " smtp://%.*s:25",
-                           SLICE_ARGS(word));
+    for (size_t i = 0; i < im->rejected_count; i++) {
+        if (strcmp(im->rejected[i].name, name) == 0) {
+            return im->rejected[i].why;
         }
     }
-    (void)buf_add_byte(im->out, '\n');
-    return true;
+    return NULL;
 }
 
-/* Converts lists of tables: the text files that postmap reads have our format; compiled and other
- * tables do not. */
-static bool put_maps(struct import *im, struct slice name, struct slice value)
+void import_lost(struct main_cf *im, enum import_danger danger, const char *place,
+                 const struct postfix_param *from, const char *why)
 {
-    static const char *const texts[] = {"hash:", "btree:", "lmdb:", "dbm:", "cdb:", "texthash:"};
-    struct slice word, rest = value;
-    struct buf files;
-    bool all = true;
-
-    buf_init(&files, 65536);
-    while (next_word(&rest, &word)) {
-        bool is_text = false;
-
-        for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-            struct slice type = slice_string(texts[i]);
-
-            if (slice_starts(word, type)) {
-                (void)buf_addf(&files, " %.*s", SLICE_ARGS(slice_skip(word, type.len)));
-                is_text = true;
-            }
-        }
-        all = all && is_text;
-    }
-    if (buf_len(&files) > 0) {
-        (void)buf_addf(im->out, "%.*s =%s\n", SLICE_ARGS(name), buf_cstr(&files));
-    }
-    buf_fini(&files);
-    if (!all) {
-        put_comment(im, name, value, "only text files are tables here, not databases and servers");
-    }
-    return all;
+    import_note(im->report, IMPORT_LOST, danger, place, from->name, from->value, why);
 }
 
-static bool put_logins(struct import *im, struct slice name, struct slice value)
+void import_fine(struct main_cf *im, enum import_outcome outcome, const char *place,
+                 const struct postfix_param *from, const char *why)
 {
-    (void)buf_addf(im->out,
-                   "# %.*s = %.*s\n#   The text of that table has the form of our file: "
-                   "copy it to this one, mode 0600.\n",
-                   SLICE_ARGS(name), SLICE_ARGS(value));
-    put_line(im, "relay_auth", SLICE("/etc/sluice/logins"));
-    return true;
+    import_note(im->report, outcome, DANGER_OTHER, place, from->name, from->value, why);
 }
 
-static bool put_client_tls(struct import *im, struct slice name, struct slice value)
-{
-    if (slice_equal(value, SLICE("fingerprint"))) {
-        put_comment(im, name, value,
-                    "certificates are not known by fingerprints: encrypt is what "
-                    "comes next");
-        put_line(im, "smtp_tls_security_level", SLICE("encrypt"));
-        return false;
-    }
-    put_line(im, "smtp_tls_security_level", value);
-    return true;
-}
-
-/* Converts the path of Dovecot's socket, which is relative to Postfix's queue directory. */
-static bool put_sasl_path(struct import *im, struct slice name, struct slice value)
-{
-    struct buf path;
-
-    if (value.len == 0 || slice_find(value, '/') == value.len ||
-        slice_find(value, ':') < value.len) {
-        put_comment(im, name, value,
-                    "Dovecot is asked at a Unix socket (auth_dovecot), Cyrus not at all: see "
-                    "auth_users, which `sluice auth' keeps");
-        return false;
-    }
-    buf_init(&path, CONF_LINE_MAX);
-    (void)buf_addf(&path, "%s%.*s", value.ptr[0] == '/' ? "" : "/var/spool/postfix/",
-                   SLICE_ARGS(value)); /* fits: from a line of the file */
-    put_line(im, "auth_dovecot", buf_slice(&path));
-    buf_fini(&path);
-    return true;
-}
-
-static bool put_sasl_type(struct import *im, struct slice name, struct slice value)
-{
-    if (slice_equal(value, SLICE("dovecot"))) {
-        (void)buf_addf(im->out, "# %.*s = %.*s: that is what auth_dovecot says\n", SLICE_ARGS(name),
-                       SLICE_ARGS(value));
-        return true;
-    }
-    put_comment(im, name, value, "see auth_users, which `sluice auth' keeps, and auth_dovecot");
-    return false;
-}
-
-static bool put_home_mailbox(struct import *im, struct slice name, struct slice value)
-{
-    if (value.len > 0 && value.ptr[value.len - 1] == '/') {
-        put_comment(im, name, value,
-                    "deliveries to homes are not made here; what comes next is one "
-                    "directory of maildirs");
-        (void)buf_add_string(im->out, "# local/*\n#     maildir=/var/mail/$user/ user=NAME\n");
-    } else {
-        put_comment(im, name, value,
-                    "mailbox files are not written here: maildir= in a clause "
-                    "local/* delivers into maildirs");
-    }
-    return false;
-}
-
-/* ---- table of Postfix's parameters ----------------------------------------------------------- */
-
-static const struct {
-    const char *name;
-    const char *ours;     /* our name for the same parameter; NULL */
-    translate *translate; /* translator of the value; NULL */
-    const char *lost;     /* without both: text about what is lost */
-} table[] = {
-    {"inet_interfaces", NULL, put_interfaces, NULL},
-    {"transport_maps", NULL, put_maps, NULL},
-    {"smtp_sasl_password_maps", NULL, put_logins, NULL},
-    {"smtp_tls_security_level", NULL, put_client_tls, NULL},
-    {"smtpd_tls_cert_file", "tls_cert", NULL, NULL},
-    {"smtpd_tls_chain_files", "tls_cert", NULL, NULL},
-    {"smtpd_tls_key_file", "tls_key", NULL, NULL},
-    {"mydestination", "local_domains", NULL, NULL},
-    {"mynetworks", "relay_networks", NULL, NULL},
-    {"home_mailbox", NULL, put_home_mailbox, NULL},
-    {"queue_directory", NULL, NULL, "the queue is another here: state_directory, and spool"},
-    {"mailbox_size_limit", NULL, NULL, "the size of a mailbox is not limited here"},
-    {"alias_maps", NULL, NULL, "aliases are not expanded: deliver by LMTP to what expands them"},
-    {"virtual_alias_maps", NULL, NULL, "addresses are not rewritten here"},
-    {"virtual_alias_domains", NULL, NULL, "addresses are not rewritten here"},
-    {"virtual_mailbox_domains", NULL, NULL, "use local_domains, and local_transport = lmtp:.."},
-    {"virtual_transport", NULL, NULL, "use local_domains, and local_transport = lmtp:.."},
-    {"mailbox_transport", NULL, NULL, "use local_transport = lmtp:.."},
-    {"mailbox_command", NULL, NULL, "use command= in a clause of a transport with agent=pipe"},
-    {"canonical_maps", NULL, NULL, "addresses are not rewritten here"},
-    {"sender_canonical_maps", NULL, NULL, "addresses are not rewritten here"},
-    {"recipient_canonical_maps", NULL, NULL, "addresses are not rewritten here"},
-    {"smtp_generic_maps", NULL, NULL, "addresses are not rewritten here"},
-    {"masquerade_domains", NULL, NULL, "addresses are not rewritten here"},
-    {"mime_header_checks", NULL, NULL, "header_checks see the headers of parts, too"},
-    {"nested_header_checks", NULL, NULL, "header_checks see messages within messages, too"},
-    {"smtpd_recipient_restrictions", NULL, NULL,
-     "relay_networks may send to all, others to local_domains and relay_domains; tables of "
-     "check_recipient_access go into recipient_access"},
-    {"smtpd_sender_restrictions", NULL, NULL,
-     "tables of check_sender_access go into sender_access"},
-    {"smtpd_relay_restrictions", NULL, NULL,
-     "the rules are fixed: relay_networks may send to all, others to local_domains and "
-     "relay_domains"},
-    {"smtpd_client_restrictions", NULL, NULL,
-     "tables of check_client_access go into client_access; DNS lists are not asked"},
-    {"smtpd_sasl_auth_enable", NULL, NULL,
-     "say auth=yes behind an smtp:// address of listen, or listen = submission://*"},
-    {"smtpd_sasl_type", NULL, put_sasl_type, NULL},
-    {"smtpd_sasl_path", NULL, put_sasl_path, NULL},
-    {"sender_dependent_relayhost_maps", NULL, put_maps, NULL},
-    {"smtp_tls_policy_maps", NULL, NULL, "use clauses: smtp/DOMAIN with tls_security_level=.."},
-    {"smtp_tls_CApath", NULL, NULL, "name a file of authorities: smtp_tls_CAfile"},
-};
-
-/* Is it a valid value of our parameter? A value with $names can't be checked yet and is
- * accepted. */
-static bool takes(const struct param *p, struct slice value)
+bool import_parses(const struct param *p, const char *value, struct pool *pool,
+                   struct slice *ret_bad)
 {
     union {
         struct conf conf;
         struct policy policy;
-    } * room;
-    struct pool pool = {NULL};
-    struct slice bad;
-    bool good;
+    } *room = mem_new(sizeof *room);
+    bool good = param_parse(p, slice_string(value), pool, room, ret_bad);
 
-    if (slice_find(value, '$') < value.len) {
-        return true;
-    }
-    room = mem_new(sizeof *room);
-    good = param_parse(p, value, &pool, room, &bad);
-    pool_fini(&pool);
     mem_free(room);
     return good;
 }
 
-static void put_unfit(struct import *im, const struct param *p, struct slice name,
-                      struct slice value)
+/* Returns the fault of a value of ours; NULL: none. */
+const char *import_fault(struct main_cf *im, const char *name, const char *value)
 {
+    struct slice transport, unknown, bad;
+    const struct param *p = param_find(slice_string(name));
+    const char *expanded = postfix_expand(&im->f, NULL, slice_string(value), false, &unknown);
+    const char *fault;
     struct buf why;
 
-    buf_init(&why, 1000);
-    (void)buf_add_string(&why, "the value is none of ours, which is ");
+    p = p != NULL ? p : param_find_override(slice_string(name), &transport);
+    if (p == NULL || (strcmp(p->unit, "raw") != 0 && expanded == NULL) ||
+        strpbrk(value, "\r\n") != NULL) {
+        return "there is nothing like it here";
+    }
+    if (import_parses(p, strcmp(p->unit, "raw") == 0 ? value : expanded, &im->f.pool, &bad)) {
+        return NULL;
+    }
+    buf_init(&why, CONF_LINE_MAX);
+    (void)buf_add_string(&why, "expected "); /* sticky, like the others */
     param_add_expected(&why, p);
+    (void)buf_addf(&why, ", got `%.*s'", SLICE_ARGS(bad));
     why.failed = false;
-    put_comment(im, name, value, buf_cstr(&why));
+    fault = import_text(im, "%s", buf_cstr(&why));
     buf_fini(&why);
+    return fault;
 }
 
-/* Returns the first $name in the value that is not one of our parameters; empty if there is
- * none. */
-static struct slice unknown_name(struct slice value)
+bool import_put(struct main_cf *im, const char *name, const char *value, const char *place,
+                const struct postfix_param *from, const char **ret_why)
 {
-    for (size_t at = slice_find(value, '$'); at < value.len;
-         at += slice_find(slice_skip(value, at), '$')) {
-        struct slice rest = slice_skip(value, at + 1);
-        size_t len = 0;
+    const char *why = import_refused(im, name);
 
-        at++;
-        if (rest.len > 0 && (rest.ptr[0] == '{' || rest.ptr[0] == '(')) {
-            rest = slice_skip(rest, 1);
-        }
-        while (len < rest.len && (ascii_is_alnum(rest.ptr[len]) || rest.ptr[len] == '_')) {
-            len++;
-        }
-        rest.len = len;
-        if (len > 0 && param_find(rest) == NULL) {
-            return rest;
-        }
+    why = why != NULL ? why : import_fault(im, name, value);
+    if (why != NULL) {
+        *ret_why = why;
+        return false;
     }
-    return slice_of("", 0);
+    import_line(im->report, name,
+                import_text(im, "%s =%s%s", name, value[0] == '\0' ? "" : " ", value), place,
+                from == NULL ? SLICE("") : from->name, from == NULL ? SLICE("") : from->value);
+    return true;
 }
 
-static void import_one(struct import *im, struct slice name, struct slice value)
+enum import_danger import_danger_of(const char *name)
 {
-    const struct param *p = param_find(name);
-    struct slice unknown = unknown_name(value), transport;
+    static const struct {
+        const char *name;
+        enum import_danger danger;
+    } dangers[] = {
+        {"relayhost", DANGER_LOSS},
+        {"relay_auth", DANGER_LOSS},
+        {"transport_maps", DANGER_LOSS},
+        {"sender_dependent_relayhost_maps", DANGER_LOSS},
+        {"default_transport", DANGER_LOSS},
+        {"relay_transport", DANGER_LOSS},
+        {"local_transport", DANGER_LOSS},
+        {"fallback_transport", DANGER_LOSS},
+        {"virtual_alias_maps", DANGER_LOSS},
+        {"alias_maps", DANGER_LOSS},
+        {"soft_bounce", DANGER_LOSS},
+        {"smtp_tls_CAfile", DANGER_LOSS},
+        {"maximal_queue_lifetime", DANGER_LOSS},
+        {"bounce_queue_lifetime", DANGER_LOSS},
+        {"local_domains", DANGER_REFUSAL},
+        {"relay_domains", DANGER_REFUSAL},
+        {"relay_networks", DANGER_REFUSAL},
+        {"listen", DANGER_REFUSAL},
+        {"message_size_limit", DANGER_REFUSAL},
+        {"auth_dovecot", DANGER_REFUSAL},
+        {"smtp_tls_security_level", DANGER_CLEAR},
+        {"tls_cert", DANGER_CLEAR},
+        {"smtpd_tls_security_level", DANGER_CLEAR},
+        {"local_recipient_maps", DANGER_ACCEPT},
+        {"relay_recipient_maps", DANGER_ACCEPT},
+        {"smtpd_milters", DANGER_ACCEPT},
+        {"non_smtpd_milters", DANGER_ACCEPT},
+        {"content_filter", DANGER_ACCEPT},
+        {"header_checks", DANGER_ACCEPT},
+        {"body_checks", DANGER_ACCEPT},
+    };
 
-    if (unknown.len > 0 && !param_is_harmless(name)) {
-        char why[200];
-
-        (void)snprintf(why, sizeof why, "$%.*s is not known here", SLICE_ARGS(unknown));
-        put_comment(im, name, value, why);
-        im->counts->lost++;
-        return;
-    }
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        if (!slice_equal(name, slice_string(table[i].name))) {
-            continue;
+    for (size_t i = 0; i < sizeof dangers / sizeof dangers[0]; i++) {
+        if (strcmp(dangers[i].name, name) == 0) {
+            return dangers[i].danger;
         }
-        if (table[i].ours != NULL) {
-            put_line(im, table[i].ours, value);
-            im->counts->changed++;
-        } else if (table[i].translate != NULL) {
-            bool whole = table[i].translate(im, name, value);
-
-            *(whole ? &im->counts->changed : &im->counts->lost) += 1;
-        } else {
-            put_comment(im, name, value, table[i].lost);
-            im->counts->lost++;
-        }
-        return;
     }
-    if (param_is_harmless(name)) {
-        put_comment(im, name, value, "nothing is lost without it");
-        im->counts->needless++;
-    } else if ((p != NULL || (p = param_find_override(name, &transport)) != NULL) &&
-               !takes(p, value)) {
-        put_unfit(im, p, name, value);
-        im->counts->lost++;
-    } else if (p != NULL && param_is_idle(p)) {
-        put_comment(im, name, value, "has no effect here");
-        im->counts->needless++;
-    } else if (p != NULL) {
-        (void)buf_addf(im->out, "%.*s = %.*s\n", SLICE_ARGS(name), SLICE_ARGS(value));
-        im->counts->kept++;
-    } else {
-        put_comment(im, name, value, "there is nothing like it here");
-        im->counts->lost++;
+    return DANGER_OTHER;
+}
+
+/* Does mail to others go the wrong way without this parameter of ours? */
+static bool leads_mail_out(const char *name)
+{
+    static const char *const names[] = {"relayhost",         "relay_auth",
+                                        "transport_maps",    "sender_dependent_relayhost_maps",
+                                        "default_transport", "smtp_tls_security_level"};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(names[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Adds a note about a setting whose line `name` is missing. */
+void import_lose(struct main_cf *im, const char *name, const char *place,
+                 const struct postfix_param *from, const char *why)
+{
+    im->report->hold_outgoing = im->report->hold_outgoing || leads_mail_out(name);
+    import_lost(im, import_danger_of(name), place, from, why);
+}
+
+bool import_put_noted(struct main_cf *im, const char *name, const char *value, const char *place,
+                      const struct postfix_param *from)
+{
+    const char *why;
+
+    if (!import_put(im, name, value, place, from, &why)) {
+        import_lose(im, name, place, from, why);
+        return false;
+    }
+    import_fine(im,
+                is(from->name, name) && is(from->value, value) ? IMPORT_SAME : IMPORT_TRANSLATED,
+                place, from, "");
+    return true;
+}
+
+/* ---- rounds --------------------------------------------------------------------------------- */
+
+/* Is there a note about this setting, or a line that was made of it? */
+static bool is_noted(const struct import_report *r, struct slice name)
+{
+    for (size_t i = 0; i < r->note_count; i++) {
+        if (is(name, r->notes[i].name)) {
+            return true;
+        }
+    }
+    for (size_t i = 0; i < r->line_count; i++) {
+        if (is(name, r->lines[i].source)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Adds a note for each setting that belongs to others which main.cf does not have, or which were
+ * lost. */
+static void note_unused(struct main_cf *im)
+{
+    for (size_t i = 0; i < im->f.param_count; i++) {
+        const struct postfix_param *p = &im->f.params[i];
+
+        if (!p->hidden && !is_noted(im->report, p->name)) {
+            import_fine(im, IMPORT_NEEDLESS, import_place(im, "main.cf", p->line), p,
+                        "has no effect without the settings that it belongs to");
+        }
     }
 }
 
-void main_cf_import(struct slice text, struct buf *out, struct main_cf_counts *ret_counts)
+static void import_round(struct main_cf *im)
 {
-    struct import im = {.out = out, .counts = ret_counts};
-    bool has_destination = false;
-    struct grammar g;
-    struct item item;
+    import_find_mx(im);
+    if (im->f.bad_line != 0) {
+        const struct postfix_param bad = {.name = SLICE("(a line)"), .value = SLICE("")};
 
-    *ret_counts = (struct main_cf_counts){0};
-    grammar_init(&g, text);
-    for (grammar_next(&g, &item); item.kind != ITEM_END; grammar_next(&g, &item)) {
-        if (item.kind == ITEM_PARAMETER) {
-            import_one(&im, item.name, item.value);
-            has_destination |= slice_equal(item.name, SLICE("mydestination"));
-        } else if (item.kind == ITEM_BAD || item.kind == ITEM_CLAUSE) {
-            (void)buf_addf(out, "# line %u is no parameter and was passed over\n", item.line);
-            ret_counts->lost++;
+        import_lost(im, DANGER_OTHER, import_place(im, "main.cf", im->f.bad_line), &bad,
+                    "is no parameter and was passed over");
+    }
+    import_certificate(im);
+    import_dovecot(im);
+    import_restrictions(im);
+    for (size_t i = 0; i < im->f.param_count; i++) {
+        if (!im->f.params[i].hidden) {
+            import_param(im, &im->f.params[i]);
         }
     }
-    grammar_fini(&g);
-    if (!has_destination) {
-        (void)buf_add_string(out, "# Postfix's default of mydestination\n"
-                                  "local_domains = $myhostname localhost.$mydomain localhost\n");
+    import_listeners(im);
+    import_transports(im);
+    import_domains(im);
+    note_unused(im);
+}
+
+/* Rejections, which last as long as the rounds. */
+struct rejections {
+    struct pool pool;
+    struct import_rejected at[IMPORT_REJECTED_MAX];
+    size_t count;
+};
+
+static bool reject(struct rejections *r, struct slice name, struct slice why)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        if (is(name, r->at[i].name)) {
+            return false;
+        }
     }
+    if (name.len == 0 || r->count == IMPORT_REJECTED_MAX) {
+        return false;
+    }
+    r->at[r->count++] =
+        (struct import_rejected){pool_string(&r->pool, name), pool_string(&r->pool, why)};
+    return true;
+}
+
+/* Rejects the listeners that a fault of `listen' names, else all. */
+static bool reject_listener(struct rejections *r, const char *line, struct slice why)
+{
+    struct slice rest = slice_string(line), word;
+    bool found = false;
+
+    while (postfix_word(&rest, &word)) {
+        if (slice_find(word, '/') < word.len &&
+            memmem(why.ptr, why.len, word.ptr, word.len) != NULL) {
+            found = reject(r, word, why) || found;
+        }
+    }
+    return found || reject(r, SLICE("listen"), why);
+}
+
+/* Finds the line that a fault is about, and rejects it. Returns false if there is none. */
+static bool reject_fault(struct rejections *r, const struct import_report *report,
+                         const struct main_cf_world *world, const char *source, struct slice fault)
+{
+    struct slice path = slice_string(world->check_path), rest = fault;
+    const char *mark = memmem(fault.ptr, fault.len, "error: ", 7);
+    const struct import_line *line = NULL;
+    struct slice why = mark == NULL ? fault : slice_skip(fault, (size_t)(mark - fault.ptr) + 7);
+    unsigned long long number;
+
+    if (slice_starts(fault, path) && fault.len > path.len && fault.ptr[path.len] == ':') {
+        rest = slice_skip(fault, path.len + 1);
+        if (slice_number(slice_cut(&rest, ':'), UINT32_MAX, &number)) {
+            line = import_line_at(report, source, (unsigned)number);
+        }
+    }
+    for (size_t i = 0; line == NULL && i < report->line_count; i++) {
+        struct slice name = slice_string(report->lines[i].name);
+        struct slice file = slice_of(fault.ptr, slice_find(fault, ':'));
+
+        if ((slice_starts(why, name) && why.len > name.len && why.ptr[name.len] == ':') ||
+            (file.len > 1 && file.ptr[0] == '/' && !slice_equal(file, path) &&
+             memmem(report->lines[i].text, strlen(report->lines[i].text), file.ptr, file.len) !=
+                 NULL)) {
+            line = &report->lines[i];
+            why = slice_starts(why, name) ? why : fault;
+        }
+    }
+    if (line == NULL) {
+        return false;
+    }
+    return strcmp(line->name, "listen") == 0 ? reject_listener(r, line->text, why)
+                                             : reject(r, slice_string(line->name), why);
+}
+
+/* Checks the result of a round. Returns true if lines were rejected, so that another round is
+ * due. */
+static bool reject_faults(struct rejections *r, struct import_report *report,
+                          const struct main_cf_world *world, const char *source, struct slice text)
+{
+    const struct postfix_param whole = {.name = SLICE("config check"), .value = SLICE("")};
+    struct slice rest;
+    struct buf faults;
+    bool again = false;
+
+    buf_init(&faults, FAULTS_MAX);
+    if (world->check == NULL || world->check(text, &faults)) {
+        buf_fini(&faults);
+        return false;
+    }
+    rest = buf_slice(&faults);
+    while (rest.len > 0) {
+        struct slice fault = slice_cut(&rest, '\n');
+
+        if (memmem(fault.ptr, fault.len, "error: ", 7) != NULL) {
+            again = reject_fault(r, report, world, source, fault) || again;
+        }
+    }
+    if (!again) { /* nothing that can be left out explains the faults */
+        import_note(report, IMPORT_LOST, DANGER_LOSS, source, whole.name, whole.value,
+                    buf_cstr(&faults));
+    }
+    buf_fini(&faults);
+    return again;
+}
+
+int main_cf_import(const char *path, const struct main_cf_world *world, struct buf *out,
+                   struct import_report *ret_report)
+{
+    struct rejections *rejections = mem_new(sizeof *rejections);
+    bool again = true;
+    int error = 0;
+
+    import_report_init(ret_report);
+    for (int round = 0; again && error == 0 && round < ROUNDS_MAX; round++) {
+        struct main_cf im = {
+            .world = world,
+            .report = ret_report,
+            .rejected = rejections->at,
+            .rejected_count = rejections->count,
+            .f = {.hostname = world->hostname, .read = world->read, .arg = world->arg},
+        };
+
+        import_report_fini(ret_report);
+        import_report_init(ret_report);
+        error = postfix_files_read(&im.f, path);
+        if (error == 0) {
+            buf_clear(out);
+            import_round(&im);
+            import_print(ret_report, path, out);
+            again = reject_faults(rejections, ret_report, world, path, buf_slice(out));
+            buf_clear(out);
+            import_print(ret_report, path, out); /* with faults that nothing explains */
+        }
+        postfix_files_fini(&im.f);
+    }
+    pool_fini(&rejections->pool);
+    mem_free(rejections);
+    return error;
 }

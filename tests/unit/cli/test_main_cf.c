@@ -1,64 +1,487 @@
 #include "unit.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "main_cf.h"
 
-static void a_main_cf_becomes_ours(void **unused)
+/* Files of a world without a disk: "NAME" and text, alternately, ended by NULL. */
+static int read_here(void *arg, const char *path, size_t max, struct buf *out)
+{
+    (void)max;
+    for (const char *const *file = arg; *file != NULL; file += 2) {
+        if (strcmp(file[0], path) == 0) {
+            return buf_add_string(out, file[1]) ? 0 : -EFBIG;
+        }
+    }
+    return -ENOENT;
+}
+
+#define FILES_MAX 12
+
+/* Imports a main.cf, a master.cf (NULL: a usual one) and other files. */
+static void import(const char *main_cf, const char *master_cf, const char *const *others,
+                   struct buf *out, struct import_report *ret_report)
+{
+    const char *files[2 * FILES_MAX + 5] = {"/etc/postfix/main.cf", main_cf};
+    struct main_cf_world world = {.hostname = "mx.example.org", .read = read_here, .arg = files};
+    size_t n = 2;
+
+    files[n++] = "/etc/postfix/master.cf";
+    files[n++] = master_cf != NULL ? master_cf : "smtp inet n - y - - smtpd\n";
+    for (size_t i = 0; others != NULL && others[i] != NULL; i++) {
+        files[n++] = others[i];
+    }
+    buf_init(out, 1 << 20);
+    assert_int_equal(main_cf_import("/etc/postfix", &world, out, ret_report), 0);
+}
+
+/* Is `want` in the text? An empty one is no line at all. */
+static void has(struct buf *out, const char *want)
+{
+    if (strstr(buf_cstr(out), want) == NULL) {
+        print_error("not there: %s\nin:\n%s\n", want, buf_cstr(out));
+        fail();
+    }
+}
+
+static void has_not(struct buf *out, const char *unwanted)
+{
+    if (strstr(buf_cstr(out), unwanted) != NULL) {
+        print_error("there: %s\nin:\n%s\n", unwanted, buf_cstr(out));
+        fail();
+    }
+}
+
+static void each_parameter_becomes_a_line_or_a_note(void **unused)
 {
     static const struct {
-        const char *in, *want;
-        unsigned kept, changed, needless, lost;
+        const char *in, *want, *unwanted; /* NULL: any */
     } cases[] = {
-        {"myhostname = mx.example.org\nrelayhost = [a]:587\n",
-         "myhostname = mx.example.org\nrelayhost = [a]:587\n", 2, 0, 0, 0},
-        {"mydestination = $myhostname,\n  localhost\n", "local_domains = $myhostname, localhost\n",
-         0, 1, 0, 0},
-        {"inet_interfaces = all\n", "listen = smtp://*:25\n", 0, 1, 0, 0},
+        {"relayhost = [a]:587\n", "\nrelayhost = [a]:587\n", NULL},
+        {"relayhost = [smtp.example.net]:submission\n",
+         "\nrelayhost = [smtp.example.net]:submission\n", "defer_transports"},
+        {"relayhost = [a]:25, [b]:25\n", "\nrelayhost = [a]:25\nsmtp_fallback_relay = [b]:25\n",
+         NULL},
+        {"relayhost = [a]:nosuchservice\n", "could lose mail: expected nexthop, got `[a]:nosuch",
+         "\nrelayhost"},
+        {"relayhost = [a]:nosuchservice\n", "\ndefer_transports = smtp relay\n", NULL},
+        {"mydestination = $myhostname,\n  localhost\n", "\nlocal_domains = $myhostname localhost\n",
+         NULL},
+        {"x = y\n", "\nlocal_domains = $myhostname localhost.$mydomain localhost\n", NULL},
+        {"mydestination =\n", "\nlocal_domains =\n", "\nlocal/*"},
+        {"inet_interfaces = all\n", "\nlisten = smtp://*:25\n", NULL},
+        {"x = y\n", "\nlisten = smtp://*:25\n", NULL},
         {"inet_interfaces = 192.0.2.1, ::1 [::2]\n",
-         "listen = smtp://192.0.2.1:25 smtp://[::1]:25 smtp://[::2]:25\n", 0, 1, 0, 0},
-        {"transport_maps = hash:/etc/postfix/transport\n",
-         "transport_maps = /etc/postfix/transport\n", 0, 1, 0, 0},
-        {"transport_maps = ldap:x\n",
-         "# transport_maps = ldap:x\n#   only text files are tables here, not databases and "
-         "servers\n",
-         0, 0, 0, 1},
-        {"smtp_tls_security_level = secure\n", "smtp_tls_security_level = secure\n", 0, 1, 0, 0},
-        {"biff = no\n", "# biff = no\n#   nothing is lost without it\n", 0, 0, 1, 0},
-        {"smtpd_banner = $mail_name\n",
-         "# smtpd_banner = $mail_name\n#   $mail_name is not known here\n", 0, 0, 0, 1},
-        {"smtpd_banner = ${myhostname} ESMTP $mail_name\n",
-         "# smtpd_banner = ${myhostname} ESMTP $mail_name\n#   $mail_name is not known here\n", 0,
-         0, 0, 1},
-        {"virtual_alias_maps = hash:/x\n",
-         "# virtual_alias_maps = hash:/x\n#   addresses are not rewritten here\n", 0, 0, 0, 1},
-        {"strict_mailbox_ownership = no\n",
-         "# strict_mailbox_ownership = no\n#   there is nothing like it here\n", 0, 0, 0, 1},
-        {"maximal_queue_lifetime = soon\n",
-         "# maximal_queue_lifetime = soon\n#   the value is none of ours, which is a time", 0, 0, 0,
-         1},
-        {"# only a comment\n\nsmtp inet n - y\n",
-         "# line 3 is no parameter and was passed over\n# Postfix's default of mydestination\n"
-         "local_domains = $myhostname localhost.$mydomain localhost\n",
-         0, 0, 0, 1},
+         "\nlisten = smtp://192.0.2.1:25 smtp://[::1]:25 smtp://[::2]:25\n", NULL},
+        {"inet_interfaces = loopback-only\n", "\nlisten = smtp://127.0.0.1:25 smtp://[::1]:25\n",
+         NULL},
+        {"inet_interfaces = loopback-only\ninet_protocols = ipv4\n",
+         "\nlisten = smtp://127.0.0.1:25\n", NULL},
+        {"inet_protocols = ipv4\n", "\nlisten = smtp://0.0.0.0:25\n", NULL},
+        {"transport_maps = ldap:x\n", "could lose mail: ldap:x is no text file with keys",
+         "\ntransport_maps"},
+        {"transport_maps = ldap:x\n", "#   - tables in databases and servers (transport_maps)",
+         NULL},
+        {"smtp_tls_security_level = secure\n", "\nsmtp_tls_security_level = secure\n", NULL},
+        {"smtp_tls_security_level =\n", "TLS is used where the site offers it", "\nsmtp_tls_sec"},
+        {"smtp_tls_security_level = fingerprint\n", "could send in clear text: certificates", NULL},
+        {"smtp_tls_security_level = high\n", "could send in clear text: expected none, may,", NULL},
+        {"smtp_enforce_tls = yes\n", "\nsmtp_tls_security_level = verify\n", NULL},
+        {"biff = no\n", "Not needed here\n# main.cf:1: biff = no\n#   nothing is lost without it\n",
+         NULL},
+        {"append_dot_mydomain = no\n", "never done here", "Differs"},
+        {"append_dot_mydomain = yes\n", "domains without a dot are not completed", NULL},
+        {"smtpd_banner = $myhostname ESMTP $mail_name\n",
+         "\nsmtpd_banner = $myhostname ESMTP Sluice\n", NULL},
+        {"smtpd_banner = $nothing\n", "$nothing is not known", "\nsmtpd_banner"},
+        {"dir = /srv\nheader_checks = pcre:$dir/none\n", "can't be read", "\nheader_checks"},
+        {"strict_mailbox_ownership = no\n", "there is nothing like it here", NULL},
+        {"maximal_queue_lifetime = soon\n", "could lose mail: expected a time", NULL},
+        {"maximal_queue_lifetime = 3d\nmaximal_queue_lifetime = 4d\n",
+         "\nmaximal_queue_lifetime = 4d\n", "lifetime = 3d"},
+        {"smtputf8_enable = no\n",
+         "could accept mail that Postfix refuses: mail with addresses in UTF-8", NULL},
+        {"smtputf8_enable = yes\n", "that is always so here", NULL},
+        {"soft_bounce = yes\n", "\nsoft_bounce = yes\n", NULL},
+        {"mail_owner = postfix\n", "processes have users of their own", "\nmail_owner"},
+        {"postscreen_greet_action = enforce\n",
+         "business of another program\n# main.cf:1: postscreen_", NULL},
+        {"maillog_file = /var/log/postfix.log\n", "\nlog = file:/var/log/postfix.log\n", NULL},
+        {"smtpd_milters = unix:opendkim/s, inet:localhost:8891\n",
+         "\nsmtpd_milters = unix:/var/spool/postfix/opendkim/s, inet:localhost:8891\n", NULL},
+        /* the service is in the queue directory (chroot), so that absolute paths are there, too */
+        {"smtpd_milters = { unix:/run/s, default_action=accept }\n",
+         "\nsmtpd_milters = { unix:/var/spool/postfix/run/s, default_action=accept }\n", NULL},
+        {"non_smtpd_milters = unix:/run/s\n", "\nnon_smtpd_milters = unix:/run/s\n", NULL},
+        {"mailbox_transport = lmtp:unix:private/lmtp\n",
+         "\nlocal_transport = lmtp:unix:/var/spool/postfix/private/lmtp\n", "\nlocal/*"},
+        {"mailbox_command = procmail\n", "could lose mail: mail for users of this machine", NULL},
+        {"home_mailbox = Maildir/\n", "could lose mail: mail for users of this machine", NULL},
+        {"myorigin = /etc/mailname\n", "/etc/mailname can't be read", "\nmyorigin"},
+        {"mynetworks = 127.0.0.0/8 [::1]/128 10.0.0.0/8\n",
+         "\nrelay_networks = 127.0.0.0/8 [::1]/128 10.0.0.0/8\n", NULL},
+        {"mynetworks = 127.0.0.0/8, 10.0.0.0/8, !10.1.0.0/16\n", "\nrelay_networks = 127.0.0.0/8\n",
+         NULL},
+        {"mynetworks = 127.0.0.0/8, office.example\n", "office.example is left out", NULL},
+        {"smtp_sasl_password_maps = hash:/etc/postfix/sasl\n", "Postfix does not log in either",
+         "relay_auth ="},
+        {"smtp_sasl_auth_enable = yes\nsmtp_sasl_password_maps = static:a:b\n",
+         "could lose mail: write a file of mode 0600", "\nrelay_auth ="},
+        {"smtp_tls_wrappermode = yes\n", "use port 587", NULL},
+        {"virtual_mailbox_domains = mysql:/etc/postfix/d.cf\n",
+         "could refuse mail: these domains are not known", "\nrelay_domains"},
+        {"local_recipient_maps =\n", "any name is accepted at these domains",
+         "\nlocal_recipient_maps"},
+        {"x = y\n", "\nlocal_recipient_maps = unix:passwd.byname\n", NULL},
+        {"local_recipient_maps = $alias_maps\n", "could accept mail that Postfix refuses: any name",
+         NULL},
+        {"virtual_mailbox_maps = hash:/x\n", "could refuse mail: the domains in this table", NULL},
+        {"mydestination =\nhome_mailbox = Maildir/\n", "has no effect without the settings",
+         "could lose"},
+        {"not a parameter\n", "main.cf:1: (a line)", NULL},
     };
 
     (void)unused;
     for (size_t i = 0; i < COUNT(cases); i++) {
-        struct main_cf_counts n;
+        struct import_report report;
         struct buf out;
 
-        buf_init(&out, 10000);
-        main_cf_import(slice_string(cases[i].in), &out, &n);
-        if (strncmp(buf_cstr(&out), cases[i].want, strlen(cases[i].want)) != 0) {
-            assert_string_equal(buf_cstr(&out), cases[i].want);
+        import(cases[i].in, NULL, NULL, &out, &report);
+        has(&out, cases[i].want);
+        if (cases[i].unwanted != NULL) {
+            has_not(&out, cases[i].unwanted);
         }
-        assert_int_equal(n.kept, cases[i].kept);
-        assert_int_equal(n.changed, cases[i].changed);
-        assert_int_equal(n.needless, cases[i].needless);
-        assert_int_equal(n.lost, cases[i].lost);
+        import_report_fini(&report);
         buf_fini(&out);
     }
 }
 
-UNIT_MAIN(cmocka_unit_test(a_main_cf_becomes_ours))
+static void files_are_read(void **unused)
+{
+    static const char *const files[] = {
+        "/etc/mailname",
+        "mail.example.net\n", /* as Debian has it */
+        "/etc/postfix/local-host-names",
+        "# ours\nexample.net\nexample.com, shop.example\n",
+        "/etc/postfix/networks",
+        "# LAN\n192.0.2.0/24 OK\n[2001:db8::]/32 x\n",
+        "/etc/postfix/transport",
+        "example.com smtp:[smtp.example.net]:submission\n",
+        "/etc/postfix/sasl",
+        "@domain.test me:secret\n[smtp.example.net]:587 d:pw\n",
+        "/etc/postfix/policy",
+        "bank.example secure\n[a]:587 encrypt\n.b.example may\n",
+        "/etc/postfix/odd",
+        "bank.example secure match=x\n",
+        "/etc/postfix/vhosts",
+        "one.example x\ntwo.example x\n",
+        NULL,
+    };
+    static const struct {
+        const char *in, *want, *unwanted;
+    } cases[] = {
+        {"myorigin = /etc/mailname\n", "\nmyorigin = mail.example.net\n", NULL},
+        {"mydestination = $config_directory/local-host-names, localhost\n",
+         "\nlocal_domains = example.net example.com shop.example localhost\n", NULL},
+        {"mynetworks = cidr:/etc/postfix/networks, 127.0.0.0/8\n",
+         "\nrelay_networks = 192.0.2.0/24 [2001:db8::]/32 127.0.0.0/8\n", NULL},
+        {"transport_maps = proxy:lmdb:$config_directory/transport\n",
+         "\ntransport_maps = /etc/postfix/transport\n", NULL},
+        {"relay_domains = hash:/etc/postfix/vhosts\n",
+         "\nrelay_domains = one.example two.example\n", NULL},
+        {"smtp_sasl_auth_enable = yes\nsmtp_sasl_password_maps = hash:/etc/postfix/sasl\n",
+         "\nrelay_auth = /etc/postfix/sasl\n", "secret"},
+        {"smtp_tls_policy_maps = hash:/etc/postfix/policy\n",
+         "\nsmtp/bank.example\n    tls_security_level=secure\nsmtp/[a]:587\n    "
+         "tls_security_level=encrypt\nsmtp/*.b.example\n    tls_security_level=may\n",
+         NULL},
+        {"smtp_tls_policy_maps = hash:/etc/postfix/odd\n",
+         "could send in clear text: `bank.example", "\nsmtp/bank"},
+        {"virtual_mailbox_domains = hash:/etc/postfix/vhosts\n"
+         "virtual_transport = lmtp:unix:private/dovecot-lmtp\n"
+         "virtual_mailbox_maps = mysql:/etc/postfix/users.cf\n",
+         "\nrelay_domains = one.example two.example\n"
+         "relay_transport = lmtp:unix:/var/spool/postfix/private/dovecot-lmtp\n"
+         "relay_recipient_maps = lmtp:\n",
+         NULL},
+    };
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct import_report report;
+        struct buf out;
+
+        import(cases[i].in, NULL, files, &out, &report);
+        has(&out, cases[i].want);
+        if (cases[i].unwanted != NULL) {
+            has_not(&out, cases[i].unwanted);
+        }
+        import_report_fini(&report);
+        buf_fini(&out);
+    }
+}
+
+#define LAN "mynetworks = 127.0.0.0/8 198.51.100.0/22\n"
+
+/* Rules of Postfix may admit a whole network under conditions. Here relay_networks has none. */
+static void networks_relay_only_where_postfix_lets_them(void **unused)
+{
+    static const char *const files[] = {"/etc/postfix/clients", "192.0.2.7 REJECT\n",
+                                        "/etc/postfix/senders", "spam.example REJECT\n", NULL};
+    static const struct {
+        const char *restrictions;
+        bool want_all;
+    } cases[] = {
+        {"", true},
+        {"smtpd_relay_restrictions = permit_mynetworks, reject_unauth_destination\n", true},
+        {"smtpd_relay_restrictions =\n"
+         "smtpd_recipient_restrictions = permit_mynetworks, reject_unauth_destination\n",
+         true},
+        {"smtpd_recipient_restrictions = reject_non_fqdn_sender, permit_mynetworks,\n"
+         "  reject_unauth_destination\n",
+         true},
+        {"smtpd_client_restrictions = permit_mynetworks, reject_rbl_client a.example\n", true},
+        {"smtpd_relay_restrictions = permit_sasl_authenticated, reject_unauth_destination\n",
+         false},
+        {"smtpd_relay_restrictions = reject\n", false},
+        {"smtpd_client_restrictions = reject_rbl_client a.example, permit_mynetworks, reject\n",
+         false},
+        {"smtpd_recipient_restrictions = check_sender_access regexp:/x, permit_mynetworks, "
+         "reject\n",
+         false},
+        {"smtpd_sender_restrictions = check_policy_service unix:private/p, permit\n", false},
+        {"smtpd_sender_restrictions = permit_sasl_authenticated, reject\n", false},
+        {"smtpd_recipient_restrictions = my_class, permit_mynetworks, reject\n", false},
+        /* the condition is taken over */
+        {"smtpd_sender_restrictions = check_sender_access hash:/etc/postfix/senders\n", true},
+        {"smtpd_etrn_restrictions = reject\n", true},
+    };
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct import_report report;
+        char main_cf[1000];
+        struct buf out;
+
+        (void)snprintf(main_cf, sizeof main_cf, LAN "%s", cases[i].restrictions);
+        import(main_cf, NULL, files, &out, &report);
+        has(&out, cases[i].want_all ? "\nrelay_networks = 127.0.0.0/8 198.51.100.0/22\n"
+                                    : "\nrelay_networks = 127.0.0.0/8\n");
+        has(&out, cases[i].want_all ? "From" : "could relay for strangers: only this machine");
+        import_report_fini(&report);
+        buf_fini(&out);
+    }
+}
+
+static void access_tables_of_all_clients_are_taken(void **unused)
+{
+    static const char *const files[] = {"/etc/postfix/clients", "192.0.2.7 REJECT\n",
+                                        "/etc/postfix/senders", "spam.example REJECT\n", NULL};
+    struct import_report report;
+    struct buf out;
+
+    (void)unused;
+    import("smtpd_client_restrictions = check_client_access cidr:/etc/postfix/clients\n"
+           "smtpd_sender_restrictions = check_sender_access hash:/etc/postfix/senders\n",
+           NULL, files, &out, &report);
+    has(&out, "\nclient_access = cidr:/etc/postfix/clients\n");
+    has(&out, "\nsender_access = /etc/postfix/senders\n");
+    import_report_fini(&report);
+    buf_fini(&out);
+    /* Postfix does not look own senders up there; here it would refuse them */
+    import("smtpd_sender_restrictions = permit_mynetworks,\n"
+           "  check_sender_access hash:/etc/postfix/senders\n",
+           NULL, files, &out, &report);
+    has_not(&out, "\nsender_access");
+    has(&out, "could accept mail that Postfix refuses: not taken over: check_sender_access hash:");
+    import_report_fini(&report);
+    buf_fini(&out);
+}
+
+#define LOGINS                                                                                     \
+    "smtpd_tls_chain_files = /etc/tls/key.pem, /etc/tls/crt.pem\n"                                 \
+    "smtpd_sasl_type = dovecot\nsmtpd_sasl_path = private/auth\n"
+
+static void services_become_listeners_and_transports(void **unused)
+{
+    static const struct {
+        const char *main_cf, *master_cf, *want, *unwanted;
+    } cases[] = {
+        {LOGINS,
+         "smtp inet n - n - - smtpd\nsubmission inet n - n - - smtpd\n"
+         "  -o smtpd_sasl_auth_enable=yes\n"
+         "  -o smtpd_client_restrictions=permit_sasl_authenticated,reject\n",
+         "\nlisten = smtp://*:25 submission://*:587\n", NULL},
+        {LOGINS,
+         "submission inet n - n - - smtpd\n  -o smtpd_sasl_auth_enable=yes\n"
+         "  -o smtpd_client_restrictions=permit_sasl_authenticated,reject\n",
+         "\ntls_cert = /etc/tls/crt.pem\ntls_key = /etc/tls/key.pem\n"
+         "auth_dovecot = /var/spool/postfix/private/auth\n",
+         NULL},
+        {LOGINS,
+         "465 inet n - n - - smtpd -o smtpd_tls_wrappermode=yes -o smtpd_sasl_auth_enable=yes\n",
+         "\nlisten = submissions://*:465\n", NULL},
+        {LOGINS "smtpd_sasl_auth_enable = yes\n", NULL, "\nlisten = smtp://*:25 auth=yes\n", NULL},
+        {LOGINS "smtpd_sasl_auth_enable = yes\n"
+                "smtpd_relay_restrictions = permit_mynetworks, reject_unauth_destination\n",
+         NULL, "could refuse mail: no logins on this listener", "auth=yes"},
+        {"smtpd_sasl_auth_enable = yes\n", NULL, "could refuse mail: Cyrus SASL is not used",
+         "auth=yes"},
+        {"smtpd_sasl_auth_enable = yes\nsmtpd_sasl_type = dovecot\nsmtpd_sasl_path = "
+         "inet:dovecot:1\n",
+         NULL, "could refuse mail: Dovecot is asked at a Unix socket", "\nauth_dovecot"},
+        {"smtpd_sasl_type = dovecot\nsmtpd_sasl_path = private/auth\n",
+         "submission inet n - n - - smtpd\n  -o smtpd_sasl_auth_enable=yes\n"
+         "  -o { smtpd_recipient_restrictions = permit_sasl_authenticated, reject }\n",
+         "this listener is left out: logins need tls_cert", "submission://"},
+        {LOGINS "mua = permit_sasl_authenticated,reject\n",
+         "submission inet n - n - - smtpd\n# a comment\n  -o smtpd_sasl_auth_enable=yes\n"
+         "  -o smtpd_client_restrictions=$mua\n",
+         "\nlisten = submission://*:587\n", NULL},
+        {"content_filter = amavis:[127.0.0.1]:10024\n",
+         "smtp inet n - n - - smtpd\n"
+         "amavis unix - - n - 2 smtp -o smtp_data_done_timeout=1200 -o "
+         "smtp_send_xforward_command=yes\n"
+         "127.0.0.1:10025 inet n - n - - smtpd -o content_filter= -o mynetworks=127.0.0.0/8\n",
+         "\nlisten = smtp://*:25 smtp://127.0.0.1:10025 filtered=yes\n", NULL},
+        {"content_filter = amavis:[127.0.0.1]:10024\n",
+         "amavis unix - - n - 2 smtp -o smtp_data_done_timeout=1200\n",
+         "\namavis/*\n    agent=smtp\n    data_done_timeout=1200\n    process_limit=2\n", NULL},
+        {"",
+         "smtp inet n - n - 1 postscreen\nsmtpd pass - - n - - smtpd -o "
+         "smtpd_sasl_auth_enable=no\n",
+         "#   - postscreen\n", NULL},
+        {"", "smtp inet n - n - - smtpd -o smtpd_upstream_proxy_protocol=haproxy\n",
+         "could relay for strangers: this listener is left out", "smtp://*:25"},
+        {"", "#smtp inet n - n - - smtpd\n", "\nlisten =\n", NULL},
+        {"virtual_transport = dovecot\nvirtual_mailbox_domains = example.net\n",
+         "dovecot unix - n n - - pipe\n"
+         "  flags=DRhu user=vmail:mail argv=/usr/lib/dovecot/deliver -f ${sender} -d "
+         "${recipient}\n",
+         "\ndovecot/*\n    agent=pipe\n    user=vmail\n    group=mail\n"
+         "    command=\"/usr/lib/dovecot/deliver -f ${sender} -d ${recipient}\"\n",
+         NULL},
+        {"", "uucp unix - n n - - pipe user=uucp argv=uux -r - $nexthop!rmail ($recipient)\n",
+         "no parameter or table names it", "\nuucp/*"},
+        {"mailbox_transport = odd\n",
+         "odd unix - n n - - pipe user=x argv=y ${original_recipient}\n",
+         "could lose mail: its command has ${original_recipient}", "\nodd/*"},
+        {"", "smtp unix - - n - - smtp -o smtp_bind_address=192.0.2.3\n",
+         "\nsmtp/*\n    agent=smtp\n    bind_address=192.0.2.3\n", NULL},
+        {"", "smtp unix - - n - - smtp -o smtp_tls_policy_maps=hash:/x\n",
+         "could send in clear text: a transport has no values of its own of smtp_tls_policy_maps",
+         NULL},
+    };
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct import_report report;
+        struct buf out;
+
+        import(cases[i].main_cf, cases[i].master_cf, NULL, &out, &report);
+        has(&out, cases[i].want);
+        if (cases[i].unwanted != NULL) {
+            has_not(&out, cases[i].unwanted);
+        }
+        import_report_fini(&report);
+        buf_fini(&out);
+    }
+}
+
+static void decisions_come_worst_first(void **unused)
+{
+    const char *order[] = {"could lose mail", "could refuse mail", "could relay for strangers",
+                           "could send in clear text", "could accept mail"};
+    struct import_report report;
+    struct buf out, decisions;
+    const char *at;
+
+    (void)unused;
+    import(LAN "smtputf8_enable = no\nsmtp_tls_security_level = x\n"
+               "smtpd_relay_restrictions = reject_unauth_destination\nrelayhost = a b:c:d\n"
+               "virtual_mailbox_domains = ldap:x\nmailbox_command = y\n",
+           NULL, NULL, &out, &report);
+    at = buf_cstr(&out);
+    for (size_t i = 0; i < COUNT(order); i++) {
+        at = strstr(at, order[i]);
+        assert_non_null(at);
+    }
+    buf_init(&decisions, 100000);
+    import_print_decisions(&report, &decisions);
+    has(&decisions, "main.cf:6: virtual_mailbox_domains: could refuse mail: ");
+    assert_true(import_decisions(&report) >= COUNT(order));
+    buf_fini(&decisions);
+    import_report_fini(&report);
+    buf_fini(&out);
+}
+
+/* Refuses relayhost, one of two listeners, and a file that a table parameter names. */
+static bool check_here(struct slice text, struct buf *ret_faults)
+{
+    static const char *const bad[] = {"relayhost = ", "smtp://192.0.2.1:25"};
+    struct slice rest = text;
+    unsigned line = 0;
+    bool ok = true;
+
+    while (rest.len > 0) {
+        struct slice one = slice_cut(&rest, '\n');
+
+        line++;
+        for (size_t i = 0; i < COUNT(bad); i++) {
+            if (one.len > 0 && one.ptr[0] != '#' &&
+                memmem(one.ptr, one.len, bad[i], strlen(bad[i])) != NULL) {
+                (void)buf_addf(ret_faults, "/etc/x:%u:1: error: %s is bad\n", line, bad[i]);
+                ok = false;
+            }
+        }
+        if (slice_starts(one, SLICE("transport_maps"))) {
+            (void)buf_add_string(ret_faults, "/etc/postfix/transport:1:5: error: no such thing\n");
+            ok = false;
+        }
+    }
+    return ok;
+}
+
+static void what_the_check_refuses_is_left_out(void **unused)
+{
+    const char *files[] = {"/etc/postfix/main.cf",
+                           "inet_interfaces = 192.0.2.1 127.0.0.1\nrelayhost = [a]\n"
+                           "transport_maps = hash:transport\n",
+                           "/etc/postfix/master.cf",
+                           "smtp inet n - n - - smtpd\n",
+                           "/etc/postfix/transport",
+                           "x y\n",
+                           NULL};
+    struct main_cf_world world = {.hostname = "mx.example.org",
+                                  .read = read_here,
+                                  .arg = files,
+                                  .check = check_here,
+                                  .check_path = "/etc/x"};
+    struct import_report report;
+    struct buf out;
+
+    (void)unused;
+    buf_init(&out, 1 << 20);
+    assert_int_equal(main_cf_import("/etc/postfix/main.cf", &world, &out, &report), 0);
+    has(&out, "\nlisten = smtp://127.0.0.1:25\n");
+    has(&out, "could refuse mail: smtp://192.0.2.1:25 is left out");
+    has(&out, "could lose mail: relayhost =  is bad");
+    has(&out, "could lose mail: /etc/postfix/transport:1:5: error: no such thing");
+    has_not(&out, "\nrelayhost");
+    has_not(&out, "\ntransport_maps");
+    import_report_fini(&report);
+    buf_clear(&out);
+    assert_int_equal(main_cf_import("/nowhere", &world, &out, &report), -ENOENT);
+    import_report_fini(&report);
+    buf_fini(&out);
+}
+
+UNIT_MAIN(cmocka_unit_test(each_parameter_becomes_a_line_or_a_note),
+          cmocka_unit_test(files_are_read),
+          cmocka_unit_test(networks_relay_only_where_postfix_lets_them),
+          cmocka_unit_test(access_tables_of_all_clients_are_taken),
+          cmocka_unit_test(services_become_listeners_and_transports),
+          cmocka_unit_test(decisions_come_worst_first),
+          cmocka_unit_test(what_the_check_refuses_is_left_out))

@@ -1,0 +1,284 @@
+/*
+ * Domains, networks, and the mailboxes of domains.
+ *
+ *     mydestination             local_domains, with mailboxes or by LMTP
+ *     relay_domains             relay_domains
+ *     virtual_mailbox_domains   relay_domains, with the transport of the mailboxes
+ *     mynetworks                relay_networks, if Postfix, too, lets them send to any domain
+ */
+#include "main_cf_private.h"
+
+#include <string.h>
+
+#include "conf.h"
+#include "match.h"
+#include "nexthop.h"
+#include "param.h"
+
+static bool is(struct slice text, const char *value)
+{
+    return slice_equal(text, slice_string(value));
+}
+
+static bool is_loopback(struct slice network)
+{
+    struct cidr c;
+    static const struct cidr v4 = {.address = {[10] = 0xff, [11] = 0xff, [12] = 127}, .bits = 104};
+    static const struct cidr v6 = {.address = {[15] = 1}, .bits = 128};
+
+    return cidr_parse(network, &c) && ((c.bits >= v4.bits && cidr_match(&v4, c.address)) ||
+                                       (c.bits >= v6.bits && cidr_match(&v6, c.address)));
+}
+
+static void put_networks(struct main_cf *im)
+{
+    struct postfix_param room;
+    const char *place, *value = import_kept(im, "mynetworks"), *list, *own = "";
+    const struct postfix_param *p = import_param_or(im, "mynetworks", &room, &place);
+    const char *style = postfix_value(&im->f, NULL, "mynetworks_style");
+    struct slice rest, word;
+
+    if (p == &room) {
+        if (strcmp(style, "host") != 0 &&
+            strcmp(postfix_value(&im->f, NULL, "compatibility_level"), "2") < 0 &&
+            strcmp(postfix_value(&im->f, NULL, "inet_interfaces"), "loopback-only") != 0) {
+            import_lost(im, DANGER_REFUSAL, place, p,
+                        "Postfix may take the networks of this machine's interfaces "
+                        "(mynetworks_style): list in relay_networks who may send to any domain");
+        }
+        return; /* ours is this machine */
+    }
+    list = import_list(im, "relay_networks", place, p, value);
+    rest = slice_string(list);
+    while (postfix_word(&rest, &word)) {
+        own = is_loopback(word) ? import_with_word(im, own, word) : own;
+    }
+    if (!im->networks_may_relay && strcmp(own, list) != 0) {
+        import_lost(im, DANGER_RELAY, place, p,
+                    "only this machine is taken over: the restrictions let clients of the other "
+                    "networks send to any domain under conditions, or not at all. Here "
+                    "relay_networks has no conditions");
+        list = own;
+        (void)import_put(im, "relay_networks", list, place, p, &value); /* passed before */
+        return;
+    }
+    (void)import_put_noted(im, "relay_networks", list, place, p);
+}
+
+/* Returns the virtual_mailbox_domains, as a list of ours. */
+static const char *virtual_domains(struct main_cf *im)
+{
+    struct postfix_param room;
+    const char *place, *value;
+    const struct postfix_param *p = import_param_or(im, "virtual_mailbox_domains", &room, &place);
+
+    value = import_kept(im, "virtual_mailbox_domains");
+    return value[0] == '\0' || p == &room ? "" : import_list(im, "relay_domains", place, p, value);
+}
+
+/* Can our callout ask the peer of this transport which recipients there are? */
+static bool can_be_asked(const char *transport)
+{
+    struct slice nexthop = slice_string(transport), name = slice_cut(&nexthop, ':');
+    struct nexthop n;
+
+    return is(name, "lmtp") && nexthop.ptr != NULL && nexthop_parse(nexthop, &n) && !n.use_mx;
+}
+
+/* Adds the list of recipients of a kind of domain: tables, or the peer that is asked. */
+static void put_recipients(struct main_cf *im, const char *name, const char *postfix_name,
+                           const char *transport)
+{
+    struct postfix_param room;
+    const char *place, *why, *list = "";
+    const struct postfix_param *p = import_param_or(im, postfix_name, &room, &place);
+    struct slice rest = slice_string(postfix_value(&im->f, NULL, postfix_name)), word, type;
+    bool foreign = false, aliases = false;
+
+    while (postfix_word(&rest, &word)) {
+        struct slice file = postfix_table(word, &type);
+        const char *path = postfix_path(&im->f, file);
+
+        if (is(word, "unix:passwd.byname") || is(word, "proxy:unix:passwd.byname")) {
+            list = import_with_word(im, list, SLICE("unix:passwd.byname"));
+        } else if (is(type, "hash") && strstr(postfix_value(&im->f, NULL, "alias_maps"),
+                                              import_text(im, "%.*s", SLICE_ARGS(word))) != NULL) {
+            aliases = true; /* they have another form; put_aliases notes them */
+        } else if (path != NULL) {
+            list = import_with_word(im, list, slice_string(path));
+        } else {
+            foreign = true;
+        }
+    }
+    if (foreign && can_be_asked(transport)) {
+        list = "lmtp:";
+    } else if (foreign) {
+        import_lose_table(im, name, place, p, p->value);
+        list = "";
+    }
+    if (list[0] == '\0' || !import_put(im, name, list, place, p, &why)) {
+        if (list[0] != '\0') {
+            import_lose(im, name, place, p, why);
+        }
+        if (list[0] == '\0' && !foreign && aliases) {
+            import_lost(im, DANGER_ACCEPT, place, p,
+                        "any name is accepted at these domains: list the names of the aliases");
+        } else if (list[0] == '\0' && !foreign && p != &room) {
+            import_fine(im, IMPORT_NEEDLESS, place, p, "any name is accepted at these domains");
+        }
+    } else if (p != &room) {
+        import_fine(im, IMPORT_TRANSLATED, place, p, "");
+    }
+}
+
+/* Adds the clause for mailboxes on this machine. */
+static void put_mailboxes(struct main_cf *im)
+{
+    static const char *const settings[] = {"home_mailbox", "mailbox_command",
+                                           "mail_spool_directory", "mailbox_command_maps"};
+    const struct postfix_param none = {.name = SLICE("local_transport"), .value = SLICE("local")};
+    bool named = false;
+
+    import_line(im->report, "local/*", "local/*\n    agent=maildir maildir=mail/%d/%u/ user=nobody",
+                "master.cf", none.name, none.value);
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        const struct postfix_param *p = postfix_find(&im->f, settings[i]);
+
+        if (p != NULL && p->value.len > 0) {
+            named = true;
+            import_lost(im, DANGER_LOSS, import_place(im, "main.cf", p->line), p,
+                        "mail for users of this machine goes into maildirs "
+                        "/var/spool/sluice/mail/DOMAIN/USER/, where they do not look for it: "
+                        "deliver by LMTP (local_transport), or keep Postfix");
+        }
+    }
+    if (!named) {
+        import_lost(im, DANGER_LOSS, "Postfix's default", &none,
+                    "mail for users of this machine goes into maildirs "
+                    "/var/spool/sluice/mail/DOMAIN/USER/ in place of /var/mail/USER: deliver by "
+                    "LMTP (local_transport), or keep Postfix");
+    }
+    if (strcmp(postfix_value(&im->f, NULL, "inet_interfaces"), "loopback-only") != 0 &&
+        postfix_value(&im->f, NULL, "relayhost")[0] == '\0') {
+        import_reason(im->report, "mailboxes of users of this machine");
+    }
+}
+
+/* Aliases of local names, if no parameter of ours takes their file. */
+static void put_aliases(struct main_cf *im)
+{
+    struct postfix_param room;
+    const char *place, *value = postfix_value(&im->f, NULL, "alias_maps");
+    const struct postfix_param *p = import_param_or(im, "alias_maps", &room, &place);
+
+    if (param_find(SLICE("alias_maps")) != NULL) {
+        import_put_tables(im, "alias_maps", p, place, value);
+    } else if (value[0] != '\0' &&
+               (p != &room || postfix_path(&im->f, SLICE("/etc/aliases")) != NULL)) {
+        import_lost(im, DANGER_REFUSAL, place, p,
+                    "aliases are not expanded: mail for their names is refused, except for "
+                    "postmaster");
+    }
+}
+
+static void put_local(struct main_cf *im)
+{
+    struct postfix_param room;
+    const char *place, *domains, *transport, *why;
+    const struct postfix_param *p = import_param_or(im, "mydestination", &room, &place);
+    const char *mailboxes = postfix_value(&im->f, NULL, "mailbox_transport");
+    const char *named = postfix_value(&im->f, NULL, "local_transport");
+
+    domains = import_list(im, "local_domains", place, p, import_kept(im, "mydestination"));
+    if (!import_put(im, "local_domains", domains, place, p, &why)) {
+        import_lose(im, "local_domains", place, p, why);
+        domains = "";
+    } else if (p != &room) {
+        import_fine(im, IMPORT_TRANSLATED, place, p, "");
+    }
+    im->has_local = domains[0] != '\0';
+    if (!im->has_local) {
+        return;
+    }
+    transport = import_transport_value(im, mailboxes[0] != '\0' ? mailboxes : named);
+    p = import_param_or(im, mailboxes[0] != '\0' ? "mailbox_transport" : "local_transport", &room,
+                        &place);
+    if (slice_starts(slice_string(transport), SLICE("local:")) || strcmp(transport, "local") == 0) {
+        put_mailboxes(im);
+    } else if (!import_put(im, "local_transport", transport, place, p, &why)) {
+        import_lose(im, "local_transport", place, p, why);
+        put_mailboxes(im);
+    } else {
+        import_fine(im, IMPORT_TRANSLATED, place, p, "");
+    }
+    put_recipients(im, "local_recipient_maps", "local_recipient_maps", transport);
+    put_aliases(im);
+}
+
+/* relay_domains and virtual_mailbox_domains: two kinds of domains that go elsewhere, for which
+ * there is one list, one transport and one list of recipients here. */
+static void put_relayed(struct main_cf *im)
+{
+    struct postfix_param room;
+    const char *place, *why, *relayed = "", *hosted = virtual_domains(im), *transport;
+    const struct postfix_param *p = postfix_find(&im->f, "relay_domains");
+
+    if (p != NULL) {
+        const char *value = import_kept(im, "relay_domains");
+
+        place = import_place(im, "main.cf", p->line);
+        if (strcmp(value, import_kept(im, "mydestination")) != 0) {
+            relayed = import_list(im, "relay_domains", place, p, value);
+        }
+        if (relayed[0] == '\0' || import_put(im, "relay_domains", relayed, place, p, &why)) {
+            import_fine(im, IMPORT_TRANSLATED, place, p, "");
+        } else {
+            import_lose(im, "relay_domains", place, p, why);
+        }
+        if (relayed[0] != '\0') {
+            put_recipients(im, "relay_recipient_maps", "relay_recipient_maps",
+                           postfix_value(&im->f, NULL, "relay_transport"));
+        }
+    }
+    p = import_param_or(im, "virtual_mailbox_domains", &room, &place);
+    if (p == &room && postfix_value(&im->f, NULL, "virtual_mailbox_maps")[0] != '\0') {
+        p = import_param_or(im, "virtual_mailbox_maps", &room, &place);
+        import_lost(im, DANGER_REFUSAL, place, p,
+                    "the domains in this table are those of virtual_mailbox_domains: mail for "
+                    "them is refused. List them in relay_domains");
+        return;
+    }
+    if (p->value.len == 0) {
+        return;
+    }
+    transport = import_transport_value(im, postfix_value(&im->f, NULL, "virtual_transport"));
+    if (hosted[0] == '\0' || relayed[0] != '\0' || strcmp(transport, "virtual") == 0) {
+        import_lost(im, DANGER_REFUSAL, place, p,
+                    hosted[0] == '\0' ? "these domains are not known: mail for them is refused"
+                    : relayed[0] != '\0'
+                        ? "relay_domains is in use, and has one transport: add these domains to "
+                          "local_domains, with local_transport, or name them in transport_maps"
+                        : "mail for these domains is refused: deliver by LMTP (relay_domains, "
+                          "relay_transport), as mailboxes of virtual(8) have no equal here");
+        if (strcmp(transport, "virtual") == 0) {
+            import_reason(im->report, "mailboxes of virtual(8)");
+        }
+        return;
+    }
+    if (import_put(im, "relay_domains", hosted, place, p, &why) &&
+        import_put(im, "relay_transport", transport, place, p, &why)) {
+        import_fine(im, IMPORT_TRANSLATED, place, p, "");
+        p = import_param_or(im, "virtual_transport", &room, &place);
+        import_fine(im, IMPORT_TRANSLATED, place, p, "");
+        put_recipients(im, "relay_recipient_maps", "virtual_mailbox_maps", transport);
+    } else {
+        import_lose(im, "relay_domains", place, p, why);
+    }
+}
+
+void import_domains(struct main_cf *im)
+{
+    put_networks(im);
+    put_local(im);
+    put_relayed(im);
+}

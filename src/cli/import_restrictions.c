@@ -1,0 +1,385 @@
+/*
+ * Restrictions of smtpd. Here the rules are fixed: relay_networks and users who have logged in may
+ * send to any domain, others to our own domains; access tables apply to all clients. Two things
+ * follow:
+ *
+ *     mynetworks     become relay_networks only if Postfix lets them relay without a condition
+ *                    that is dropped, else strangers in a provider's network could relay
+ *     access tables  are taken over only where Postfix, too, applies them to all clients
+ */
+#include "main_cf_private.h"
+
+#include <string.h>
+
+#include "param.h"
+
+static const char *const lists[] = {
+    "smtpd_client_restrictions", "smtpd_helo_restrictions",       "smtpd_sender_restrictions",
+    "smtpd_relay_restrictions",  "smtpd_recipient_restrictions",  "smtpd_data_restrictions",
+    "smtpd_etrn_restrictions",   "smtpd_end_of_data_restrictions"};
+
+#define LISTS (sizeof lists / sizeof lists[0])
+
+enum restriction_kind {
+    PERMIT_NETWORKS,
+    PERMIT_LOGINS,
+    PERMIT_ALL,
+    REJECT_ALL,
+    REJECT_RELAY, /* refuses other domains than our own */
+    ALWAYS,       /* is so here, too */
+    SANITY,       /* refuses mail with odd names; no decision about who may relay */
+    TABLE,        /* has an argument: a table */
+    NEIGHBOUR,    /* has an argument: a foreign service */
+    WARN,         /* the next restriction is only logged */
+    SLEEP,        /* has an argument */
+    UNKNOWN,
+};
+
+static const struct {
+    const char *word;
+    enum restriction_kind kind;
+} words[] = {
+    {"permit_mynetworks", PERMIT_NETWORKS},
+    {"permit_sasl_authenticated", PERMIT_LOGINS},
+    {"permit", PERMIT_ALL},
+    {"reject", REJECT_ALL},
+    {"defer", REJECT_ALL},
+    {"reject_unauth_destination", REJECT_RELAY},
+    {"defer_unauth_destination", REJECT_RELAY},
+    {"check_relay_domains", REJECT_RELAY},
+    {"permit_auth_destination", ALWAYS},
+    {"permit_inet_interfaces", ALWAYS},
+    {"permit_tls_all_clientcerts", ALWAYS},
+    {"permit_tls_clientcerts", ALWAYS},
+    {"reject_unauth_pipelining", ALWAYS},
+    {"reject_unlisted_recipient", ALWAYS},
+    {"reject_multi_recipient_bounce", SANITY},
+    {"reject_invalid_hostname", SANITY},
+    {"reject_invalid_helo_hostname", SANITY},
+    {"reject_non_fqdn_hostname", SANITY},
+    {"reject_non_fqdn_helo_hostname", SANITY},
+    {"reject_non_fqdn_recipient", SANITY},
+    {"reject_non_fqdn_sender", SANITY},
+    {"reject_unknown_hostname", SANITY},
+    {"reject_unknown_helo_hostname", SANITY},
+    {"reject_unknown_recipient_domain", SANITY},
+    {"reject_unknown_sender_domain", SANITY},
+    {"reject_unlisted_sender", SANITY},
+    {"check_client_access", TABLE},
+    {"check_sender_access", TABLE},
+    {"check_recipient_access", TABLE},
+    {"check_helo_access", TABLE},
+    {"check_policy_service", NEIGHBOUR},
+    {"reject_rbl_client", NEIGHBOUR},
+    {"reject_rbl", NEIGHBOUR},
+    {"permit_dnswl_client", NEIGHBOUR},
+    {"warn_if_reject", WARN},
+    {"sleep", SLEEP},
+};
+
+static enum restriction_kind kind_of(struct slice word)
+{
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (slice_equal_nocase(word, slice_string(words[i].word))) {
+            return words[i].kind;
+        }
+    }
+    if (slice_starts(word, SLICE("reject_rhsbl_")) || slice_starts(word, SLICE("permit_rhswl_"))) {
+        return NEIGHBOUR;
+    }
+    return slice_starts(word, SLICE("check_")) && slice_ends_nocase(word, SLICE("_access"))
+               ? TABLE
+               : UNKNOWN;
+}
+
+static bool has_argument(enum restriction_kind kind)
+{
+    return kind == TABLE || kind == NEIGHBOUR || kind == SLEEP;
+}
+
+bool import_is_restriction(struct slice name)
+{
+    for (size_t i = 0; i < LISTS; i++) {
+        if (slice_equal(name, slice_string(lists[i]))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- access tables -------------------------------------------------------------------------- */
+
+/* Returns our parameter for an access table, or NULL. */
+static const char *ours_for(struct slice word)
+{
+    return slice_equal(word, SLICE("check_client_access"))      ? "client_access"
+           : slice_equal(word, SLICE("check_sender_access"))    ? "sender_access"
+           : slice_equal(word, SLICE("check_recipient_access")) ? "recipient_access"
+                                                                : NULL;
+}
+
+/* Returns the element for a table in our parameter, or NULL. */
+static const char *element_for(struct main_cf *im, const char *ours, struct slice table)
+{
+    struct slice type, file = postfix_table(table, &type);
+    const char *path;
+
+    if (file.len == 0 && slice_equal(type, SLICE("cidr")) && strcmp(ours, "client_access") == 0) {
+        file = slice_skip(table, slice_find(table, ':') + 1);
+    }
+    path = postfix_path(&im->f, file);
+    return path == NULL
+               ? NULL
+               : import_text(im, "%s%s", slice_equal(type, SLICE("cidr")) ? "cidr:" : "", path);
+}
+
+/* Does a list apply the access table to all clients, so that it can be taken over? */
+static const char *taken_table(struct main_cf *im, struct slice word, struct slice table,
+                               bool after_permit)
+{
+    const char *ours = ours_for(word);
+    const char *element = ours == NULL || after_permit ? NULL : element_for(im, ours, table);
+
+    return element == NULL || import_refused(im, ours) != NULL ? NULL : element;
+}
+
+static void add_tables(struct main_cf *im)
+{
+    static const char *const ours[] = {"client_access", "sender_access", "recipient_access"};
+
+    for (size_t k = 0; k < sizeof ours / sizeof ours[0]; k++) {
+        const char *elements = "", *why;
+        const struct postfix_param *from = NULL;
+
+        for (size_t i = 0; i < LISTS; i++) {
+            struct slice rest = slice_string(postfix_value(&im->f, im->mx, lists[i])), word, table;
+            bool after_permit = false;
+
+            while (postfix_word(&rest, &word)) {
+                enum restriction_kind kind = kind_of(word);
+
+                after_permit = after_permit || kind <= PERMIT_ALL;
+                if (has_argument(kind) && postfix_word(&rest, &table) && kind == TABLE &&
+                    ours_for(word) != NULL && strcmp(ours_for(word), ours[k]) == 0) {
+                    const char *element = taken_table(im, word, table, after_permit);
+
+                    if (element != NULL && strstr(elements, element) == NULL) {
+                        elements = import_text(im, "%s%s%s", elements,
+                                               elements[0] == '\0' ? "" : " ", element);
+                        from = postfix_find(&im->f, lists[i]);
+                    }
+                }
+            }
+        }
+        if (elements[0] != '\0') {
+            (void)import_put(im, ours[k], elements,
+                             import_place(im, "main.cf", from == NULL ? 0 : from->line), from,
+                             &why); /* refused ones are noted with their list */
+        }
+    }
+}
+
+/* ---- who may relay -------------------------------------------------------------------------- */
+
+enum passage { PASSES, PASSES_ON_CONDITION, STOPS };
+
+/* Determines whether clients of mynetworks get past a list, also with mail to other domains. */
+static enum passage networks_pass(struct main_cf *im, const char *list)
+{
+    struct slice rest = slice_string(postfix_value(&im->f, im->mx, list)), word, argument;
+    bool condition = false, after_permit = false;
+
+    while (postfix_word(&rest, &word)) {
+        enum restriction_kind kind = kind_of(word);
+
+        argument = slice_of(NULL, 0);
+        if (has_argument(kind)) {
+            (void)postfix_word(&rest, &argument); /* else empty */
+        }
+        switch (kind) {
+        case PERMIT_NETWORKS:
+        case PERMIT_ALL:
+            return condition ? PASSES_ON_CONDITION : PASSES;
+        case REJECT_ALL:
+        case REJECT_RELAY:
+            return STOPS;
+        case TABLE:
+            condition = condition || taken_table(im, word, argument, after_permit) == NULL;
+            break;
+        case NEIGHBOUR:
+        case UNKNOWN:
+            condition = true;
+            break;
+        case PERMIT_LOGINS:
+            after_permit = true;
+            break;
+        case WARN:
+            (void)postfix_word(&rest, &word); /* only logged */
+            break;
+        case ALWAYS:
+        case SANITY:
+        case SLEEP:
+            break;
+        }
+    }
+    return condition ? PASSES_ON_CONDITION : PASSES;
+}
+
+/* Do clients that have logged in get past a list? */
+static bool logins_pass(struct main_cf *im, const struct postfix_service *s, const char *list)
+{
+    struct slice rest = slice_string(postfix_value(&im->f, s, list)), word;
+
+    while (postfix_word(&rest, &word)) {
+        enum restriction_kind kind = kind_of(word);
+
+        if (kind == PERMIT_LOGINS || kind == PERMIT_ALL) {
+            return true;
+        }
+        if (kind == REJECT_ALL || kind == REJECT_RELAY) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Returns the list that decides about relaying. */
+static const char *relay_list(struct main_cf *im, const struct postfix_service *s)
+{
+    return postfix_value(&im->f, s, "smtpd_relay_restrictions")[0] != '\0'
+               ? "smtpd_relay_restrictions"
+               : "smtpd_recipient_restrictions";
+}
+
+bool import_needs_login(struct main_cf *im, const struct postfix_service *s)
+{
+    for (size_t i = 0; i < LISTS; i++) {
+        struct slice rest = slice_string(postfix_value(&im->f, s, lists[i])), word;
+        bool logins = false;
+
+        while (postfix_word(&rest, &word)) {
+            enum restriction_kind kind = kind_of(word);
+
+            logins = logins || kind == PERMIT_LOGINS;
+            if (kind == PERMIT_ALL || kind == REJECT_RELAY) {
+                break;
+            }
+            if (kind == REJECT_ALL && logins) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static void find_who_may_relay(struct main_cf *im)
+{
+    const char *decides = relay_list(im, im->mx);
+
+    im->logins_may_relay = true;
+    im->networks_may_relay = true;
+    for (size_t i = 0; i < LISTS; i++) {
+        bool is_relay = strcmp(lists[i], decides) == 0;
+
+        if (strcmp(lists[i], "smtpd_etrn_restrictions") == 0) {
+            continue; /* says nothing about mail */
+        }
+        im->logins_may_relay = im->logins_may_relay && logins_pass(im, im->mx, lists[i]);
+        im->networks_may_relay = im->networks_may_relay && networks_pass(im, lists[i]) == PASSES;
+        if (is_relay && strstr(postfix_value(&im->f, im->mx, lists[i]), "permit") == NULL) {
+            im->networks_may_relay = im->logins_may_relay = false;
+        }
+    }
+}
+
+/* ---- notes ---------------------------------------------------------------------------------- */
+
+/* Adds the restriction to the list of its kind. */
+static void append(struct main_cf *im, const char **list, struct slice word, struct slice argument)
+{
+    *list = import_text(im, "%s%s%.*s%s%.*s", *list, (*list)[0] == '\0' ? "" : ", ",
+                        SLICE_ARGS(word), argument.len > 0 ? " " : "", SLICE_ARGS(argument));
+}
+
+static void note_list(struct main_cf *im, const char *name, const struct postfix_param *from,
+                      const char *place)
+{
+    struct slice rest = slice_string(postfix_value(&im->f, im->mx, name)), word, argument;
+    const char *odd = "", *lost = "", *foreign = "", *only = NULL;
+    bool after_permit = false, is_open = false, taken = false;
+
+    while (postfix_word(&rest, &word)) {
+        enum restriction_kind kind = kind_of(word);
+
+        argument = slice_of(NULL, 0);
+        if (has_argument(kind)) {
+            (void)postfix_word(&rest, &argument); /* else empty */
+        }
+        taken = taken || (kind == TABLE && taken_table(im, word, argument, after_permit) != NULL);
+        after_permit = after_permit || kind <= PERMIT_ALL;
+        is_open = is_open || kind == PERMIT_ALL || kind == REJECT_RELAY;
+        if (kind == SANITY) {
+            append(im, &odd, word, argument);
+        } else if (kind == NEIGHBOUR) {
+            append(im, &foreign, word, argument);
+        } else if (kind == UNKNOWN ||
+                   (kind == TABLE && taken_table(im, word, argument, after_permit) == NULL)) {
+            append(im, &lost, word, argument);
+        } else if (kind == WARN) {
+            (void)postfix_word(&rest, &word); /* only logged */
+        } else if (kind == REJECT_ALL && !is_open && im->mx != NULL) {
+            only = "all other clients are refused there; here they may send to local_domains and "
+                   "relay_domains";
+        }
+    }
+    if (lost[0] != '\0') {
+        import_lost(im, DANGER_ACCEPT, place, from,
+                    import_text(im,
+                                "not taken over: %s. Tables of IP addresses, senders and "
+                                "recipients go into client_access, sender_access and "
+                                "recipient_access, which apply to all clients",
+                                lost));
+    }
+    if (only != NULL) {
+        import_lost(im, DANGER_ACCEPT, place, from, only);
+    }
+    if (foreign[0] != '\0') {
+        import_reason(im->report,
+                      import_text(im, "lists in the DNS and policy services (%s)", name));
+        import_fine(im, IMPORT_NEIGHBOUR, place, from,
+                    import_text(im,
+                                "%s: rspamd, for instance, does that as a filter "
+                                "(smtpd_milters)",
+                                foreign));
+    }
+    if (odd[0] != '\0') {
+        import_lost(im, DANGER_OTHER, place, from, import_text(im, "not checked here: %s", odd));
+    }
+    if (lost[0] == '\0' && only == NULL && foreign[0] == '\0' && odd[0] == '\0') {
+        import_fine(im, taken ? IMPORT_TRANSLATED : IMPORT_NEEDLESS, place, from,
+                    "that is so here: relay_networks and users who have logged in may send to any "
+                    "domain, others to local_domains and relay_domains");
+    }
+}
+
+void import_restrictions(struct main_cf *im)
+{
+    find_who_may_relay(im);
+    for (size_t i = 0; i < LISTS; i++) {
+        const struct postfix_param *option = postfix_option(im->mx, lists[i]), *from = option;
+
+        from = from != NULL ? from : postfix_find(&im->f, lists[i]);
+        if (from != NULL) {
+            const char *place =
+                import_place(im, option != NULL ? "master.cf" : "main.cf", from->line);
+
+            if (param_find(slice_string(lists[i])) != NULL) {
+                (void)import_put_noted(im, lists[i], postfix_value(&im->f, im->mx, lists[i]), place,
+                                       from);
+            } else {
+                note_list(im, lists[i], from, place);
+            }
+        }
+    }
+    add_tables(im);
+}
