@@ -58,14 +58,14 @@ static void log_recipient(struct queue *q, const struct settlement *s, const str
     }
     log_as(
         program_of(q, s), result->pid != 0 ? (int)result->pid : log_pid(),
-        "%s: to=<%s>, relay=%.*s%s, delay=%s, delays=%s/%s/%s/%s, dsn=%.*s, status=%s (%.*s)%s%s",
+        "%s: to=<%s>, relay=%.*s%s, delay=%s, delays=%s/%s/%s/%s%s%s, dsn=%.*s, status=%s (%.*s)",
         m->id_text, r->rcpt->address, SLICE_ARGS(r->said.relay), conn_use,
         delay_text(clock_wall().us - m->arrived.us, digits, texts[0]),
         delay_text(before, digits, texts[1]), delay_text(active, digits, texts[2]),
         delay_text(result->setup_us, digits, texts[3]),
-        delay_text(result->transmit_us, digits, texts[4]), SLICE_ARGS(r->verdict.status),
-        outcomes[r->disposition], SLICE_ARGS(text),
-        s->tls[0] == '\0' ? "" : ", tls=", s->tls); /* last: other fields stay side by side */
+        delay_text(result->transmit_us, digits, texts[4]),
+        s->tls[0] == '\0' ? "" : ", tls=", s->tls, SLICE_ARGS(r->verdict.status),
+        outcomes[r->disposition], SLICE_ARGS(text));
     log_hold_deliveries_end();
 }
 

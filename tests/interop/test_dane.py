@@ -131,9 +131,9 @@ class Case(sluice.TestCase):
     def outcome(self, d, domain, user="b"):
         """Send one; status, enhanced status, relay, reason and proof of what came of it."""
         d.send("a@example.org", ["%s@%s" % (user, domain)])
-        pattern = r"to=<%s@%s>, relay=(.*?), .* dsn=([\d.]+), status=(\w+) \((.*)\)(?:, tls=(\S+))?$" % (user, re.escape(domain))
+        pattern = r"to=<%s@%s>, relay=(.*?), delay=.*?(?:, tls=(\S+))?, dsn=([\d.]+), status=(\w+) \((.*)\)$" % (user, re.escape(domain))
         self.eventually(lambda: re.search(pattern, d.log(), re.M), "no outcome")
-        relay, dsn, status, reason, proof = re.search(pattern, d.log(), re.M).groups()
+        relay, proof, dsn, status, reason = re.search(pattern, d.log(), re.M).groups()
         return status, dsn, relay, reason, (proof or "").split("/")[0]
 
     def sent(self, d, domain, proof, relay=None, user="b"):
@@ -164,7 +164,7 @@ class Match(Case):
         d = self.relay("signed.test")
         self.sent(d, "signed.test", "dane-ee", "mx.signed.test[127.0.0.2]")
         self.assertTrue(site.messages[0]["secure"])
-        self.assertRegex(d.log(), r"status=sent \(250 .*\), tls=dane-ee/TLSv1\.3/TLS_AES_256_GCM_SHA384\n")
+        self.assertRegex(d.log(), r"tls=dane-ee/TLSv1\.3/TLS_AES_256_GCM_SHA384, dsn=2\.0\.0, status=sent \(250 .*\)\n")
 
     def test_01_what_was_shown_stays_with_mail_that_waits(self):
         certificate = self.certificate("mx.signed.test")

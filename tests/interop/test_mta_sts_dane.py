@@ -56,11 +56,11 @@ class Both(sluice.TestCase):
         """The policy names another host: it does not matter."""
         self.policies.put("one.test", policies.policy("mx.elsewhere.test"))
         line = self.verdict("_%d._tcp.mx TLSA 3 1 1 %s" % (self.host.port, self.digest()))
-        self.assertRegex(line, "status=sent .* tls=dane-ee/")
+        self.assertRegex(line, "tls=dane-ee/.* status=sent")
 
     def test_without_records_the_policy_decides(self):
         line = self.verdict()
-        self.assertRegex(line, "status=sent .* tls=verified/")
+        self.assertRegex(line, "tls=verified/.* status=sent")
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ class Tools(sluice.TestCase):
             d.send("a@example.org", ["b@n%d.test" % i])
 
         def verdicts(i):
-            return re.findall(r"to=<b@n%d\.test>.* status=(\w+) \((.*)\)(?:, tls=.*)?$" % i, d.log(), re.M)
+            return re.findall(r"to=<b@n%d\.test>.* status=(\w+) \((.*)\)$" % i, d.log(), re.M)
         for i, (options, status, reason) in enumerate(cases):
             with self.subTest(options=options):
                 self.eventually(lambda: verdicts(i))

@@ -21,6 +21,16 @@ class Delivery(sluice.TestCase):
         self.assertRegex(d.log(), r"%s: to=<b@example.net>, relay=.*status=sent" % queue_id)
         self.eventually(lambda: "%s: removed" % queue_id in d.log())  # said after the commit
 
+    def test_log_lines_of_deliveries_end_as_those_of_postfix(self):
+        # Exporters and grok patterns of public projects end in the parenthesis after the status.
+        site = self.site(rcpt=lambda line: "550 5.1.1 no (really)" if "bad" in line else "250 Ok")
+        d = self.daemon(relayhost=site.nexthop)
+        d.send("a@example.org", ["good@example.net", "bad@example.net"])
+        self.eventually(lambda: "status=sent" in d.log() and "status=bounced" in d.log())
+        lines = [line for line in d.log().splitlines() if "status=" in line and " to=<" in line]
+        for line in lines:
+            self.assertRegex(line, r"delay=(-?[\d.]+).+, tls=clear, dsn=[245]\.\d+\.\d+, status=([a-z-]+) \((.+?)\)$")
+
     def test_a_large_message_arrives_byte_for_byte(self):
         site = self.site()
         d = self.daemon(relayhost=site.nexthop)

@@ -305,7 +305,7 @@ class HostileSites(sluice.TestCase):
         return d.start()
 
     def verdicts(self, d, name):
-        return re.findall(r"to=<b@%s\.example>.* status=(\w+) \((.*)\)(?:, tls=.*)?$" % name, d.log(), re.M)
+        return re.findall(r"to=<b@%s\.example>.* status=(\w+) \((.*)\)$" % name, d.log(), re.M)
 
     def defers(self, rogues, wants):
         """A message to each rogue is deferred, for a reason that matches; once they have learnt manners, each
