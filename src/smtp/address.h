@@ -12,9 +12,9 @@
  * A domain is a host name, an address literal in square brackets, or with ADDRESS_UTF8 a name with
  * U-labels. Case is kept as given. Slices point into the input and last as long as it does.
  *
- * As Postfix does, the parsers accept what RFC 5321 forbids and people send: dots at odd places of
- * a local part, which the stored form quotes; one dot after a domain, which it drops; and blanks
- * inside the angle brackets, and a semicolon after them.
+ * As Postfix does, the parsers accept some forms that RFC 5321 forbids and people send: dots at odd
+ * places of a local part, which the stored form quotes; one dot after a domain, which it drops;
+ * blanks inside the angle brackets; and a semicolon after them.
  */
 #ifndef SMTP_ADDRESS_H
 #define SMTP_ADDRESS_H

@@ -32,6 +32,9 @@
 #define TEXT_MAX    (REPLY_TEXT_MAX + 2 * HOST_MAX + 200)
 /* Maximum of bytes after the last byte of content: a missing CRLF, then the final dot. */
 #define CONTENT_TAIL_MAX 5
+/* Maximum of bytes that folding adds to a part of the output. */
+#define FOLDED_MORE_MAX                                                                            \
+    (LONG_LINES_HELD_MAX + LONG_LINES_BREAK_MAX * (1 + CLIENT_OUTPUT_MAX / LONG_LINES_WISHED))
 
 _Static_assert(OUTPUT_LOW + COMMAND_MAX <= CLIENT_OUTPUT_MAX, "a command always fits");
 _Static_assert(DSN_ENVID_MAX <= DSN_ORCPT_MAX, "MAIL is no longer than RCPT");
@@ -111,6 +114,7 @@ static const struct status too_large = {STATUS_PERMANENT, 3, 4};
 static const struct status loops_back = {STATUS_PERMANENT, 4, 6};
 static const struct status too_many_rcpts = {STATUS_TRANSIENT, 5, 3};
 static const struct status no_utf8 = {STATUS_PERMANENT, 6, 7};
+static const struct status no_conversion = {STATUS_PERMANENT, 6, 3};
 static const struct status bad_connection = {STATUS_TRANSIENT, 4, 2};
 static const struct status bad_protocol = {STATUS_TRANSIENT, 5, 0};
 static const struct status tls_required = {STATUS_TRANSIENT, 7, 4};
@@ -1067,13 +1071,23 @@ static void on_rcpt(struct client *c)
     settle_by_reply(c, i, i + 1, CLIENT_PHASE_RCPT);
 }
 
+static void begin_content(struct client *c)
+{
+    bool is_8bit = (c->mail.flags & ENVELOPE_8BIT) != 0;
+
+    c->content_prev = PREV_LINE_END;
+    c->content_asked = false;
+    c->long_lines = (struct long_lines){0};
+    downgrade_free(c->downgrade);
+    c->downgrade = is_8bit && (c->offers & CLIENT_OFFERS_8BITMIME) == 0 ? downgrade_new() : NULL;
+}
+
 static void on_data(struct client *c, struct mono now)
 {
     switch (c->reply.code / 100) {
     case 3:
         if (c->rcpts_open > 0) {
-            c->content_prev = PREV_LINE_END;
-            c->content_asked = false;
+            begin_content(c);
             enter(c, CONTENT, now);
         } else if (c->config->lmtp) {
             c->reusable = false; /* the number of replies to an empty message can't be known */
@@ -1276,9 +1290,9 @@ size_t client_input(struct client *c, struct slice in, struct mono now)
 
 /* -- content ----------------------------------------------------------------------------------- */
 
-/* Appends all of `in`, which must fit even if every byte becomes two. Copies long runs at once:
- * memchr finds the line ends, and only a dot after one, or a bare LF, interrupts a run. */
-static void content_add(struct client *c, struct slice in)
+/* Appends lines in wire form, which must fit even if every byte becomes two. Copies long runs at
+ * once: memchr finds the line ends, and only a dot after one, or a bare LF, interrupts a run. */
+static void add_lines(struct client *c, struct slice in)
 {
     const char *run = in.ptr, *at = in.ptr, *end_of_in = in.ptr + in.len;
     bool ok = true;
@@ -1307,6 +1321,76 @@ static void content_add(struct client *c, struct slice in)
     CHECK(ok);
 }
 
+/* Appends content with too long lines folded. */
+static void add_folded(struct client *c, struct slice in)
+{
+    while (in.len > 0) {
+        size_t len = long_lines_pass(&c->long_lines, in);
+
+        add_lines(c, slice_of(in.ptr, len));
+        in = slice_skip(in, len);
+        if (in.len > 0) {
+            len = long_lines_add(&c->long_lines, in, &c->folded);
+            add_lines(c, buf_slice(&c->folded));
+            buf_clear(&c->folded);
+            in = slice_skip(in, len);
+        }
+    }
+}
+
+/* Appends content as the peer can take it. */
+static void add_content(struct client *c, struct slice in)
+{
+    if (c->downgrade != NULL) {
+        downgrade_add(c->downgrade, in, &c->converted);
+        add_folded(c, buf_slice(&c->converted));
+        buf_clear(&c->converted);
+    } else {
+        add_folded(c, in);
+    }
+}
+
+static void end_content(struct client *c)
+{
+    if (c->downgrade != NULL) {
+        downgrade_finish(c->downgrade, &c->converted);
+        add_folded(c, buf_slice(&c->converted));
+        buf_clear(&c->converted);
+    }
+    long_lines_finish(&c->long_lines, &c->folded);
+    add_lines(c, buf_slice(&c->folded));
+    buf_clear(&c->folded);
+    if (c->content_prev != PREV_LINE_END) {
+        CHECK(buf_add_string(&c->out, c->content_prev == PREV_CR ? "\n" : "\r\n"));
+    }
+}
+
+/* Refuses the message because its content can't be converted. The final dot is never sent. */
+static void refuse_unfit(struct client *c, struct mono now)
+{
+    forget_output(c);
+    c->reusable = false;
+    enter(c, FINAL, now);
+    text_set(c,
+             "8-bit content of a signed part can't be converted, and 8BITMIME was not offered by "
+             "host %.*s",
+             SLICE_ARGS(c->host));
+    settle_locally(c, 0, c->mail.rcpt_count, CLIENT_PHASE_CONTENT, no_conversion);
+}
+
+/* Returns how much content is certain to fit. */
+static size_t content_room(const struct client *c)
+{
+    size_t room = (CLIENT_OUTPUT_MAX - CONTENT_TAIL_MAX - buf_len(&c->out)) / 2;
+
+    room -= room < FOLDED_MORE_MAX ? room : FOLDED_MORE_MAX;
+    if (c->downgrade != NULL) {
+        room -= room < DOWNGRADE_SIZE(0) ? room : DOWNGRADE_SIZE(0);
+        room /= DOWNGRADE_SIZE(1) - DOWNGRADE_SIZE(0);
+    }
+    return room;
+}
+
 size_t client_content(struct client *c, struct slice piece, bool last, struct mono now)
 {
     size_t used = 0;
@@ -1316,20 +1400,24 @@ size_t client_content(struct client *c, struct slice piece, bool last, struct mo
     }
     c->content_asked = false;
     while (used < piece.len) {
-        size_t room = CLIENT_OUTPUT_MAX - CONTENT_TAIL_MAX - buf_len(&c->out);
-        size_t len = piece.len - used < room / 2 ? piece.len - used : room / 2;
+        size_t room = content_room(c);
+        size_t len = piece.len - used < room ? piece.len - used : room;
 
-        /* Each round fills half of the room; stop before the rounds get tiny. */
+        /* Each round fills a part of the room; stop before the rounds get tiny. */
         if (len < piece.len - used && len < 256) {
             break;
         }
-        content_add(c, slice_of(piece.ptr + used, len));
+        add_content(c, slice_of(piece.ptr + used, len));
         used += len;
     }
     if (used == piece.len && last) {
-        if (c->content_prev != PREV_LINE_END) {
-            CHECK(buf_add_string(&c->out, c->content_prev == PREV_CR ? "\n" : "\r\n"));
-        }
+        end_content(c);
+    }
+    if (c->downgrade != NULL && downgrade_unfit(c->downgrade)) {
+        refuse_unfit(c, now);
+        return piece.len;
+    }
+    if (used == piece.len && last) {
         c->dot_left = (uint8_t)final_dot.len;
         c->dot_in_out = false;
         c->recv_rcpt = 0;
@@ -1501,6 +1589,8 @@ void client_init(struct client *c, const struct client_config *config, struct sl
     reply_init(&c->reply);
     buf_init(&c->out, CLIENT_OUTPUT_MAX);
     buf_init(&c->text, TEXT_MAX);
+    buf_init(&c->folded, CLIENT_OUTPUT_MAX);
+    buf_init(&c->converted, CLIENT_OUTPUT_MAX);
     rearm(c, now);
 }
 
@@ -1510,6 +1600,9 @@ void client_fini(struct client *c)
     reply_fini(&c->reply);
     buf_fini(&c->out);
     buf_fini(&c->text);
+    buf_fini(&c->folded);
+    buf_fini(&c->converted);
+    downgrade_free(c->downgrade);
     mem_free(c->marks);
     c->marks = NULL;
 }

@@ -34,8 +34,8 @@
  *
  * Wording of texts follows Postfix, because people and log analysers know it.
  *
- * A message with 8-bit content goes to a peer without 8BITMIME unchanged ("just send 8"):
- * converting would break signatures, and such peers have been 8-bit clean for decades.
+ * Content changes only where the peer could not take it: 8-bit content is converted for a peer
+ * without 8BITMIME (downgrade.h), and too long lines are folded (long_lines.h).
  *
  * Memory: a few hundred bytes while idle; in a transaction a byte per recipient, the reply being
  * read, and up to CLIENT_OUTPUT_MAX bytes of output.
@@ -48,6 +48,8 @@
 #include <stdint.h>
 
 #include "buf.h"
+#include "downgrade.h"
+#include "long_lines.h"
 #include "reply.h"
 #include "sasl.h"
 #include "slice.h"
@@ -207,6 +209,10 @@ struct client {
     struct slice host;
     struct reply reply;
     struct buf out;
+    struct long_lines long_lines;
+    struct downgrade *downgrade; /* owned; NULL: the peer takes the content's octets */
+    struct buf folded;           /* output of long_lines, and of downgrade; empty between calls */
+    struct buf converted;
     struct buf text;         /* text of the verdicts or the failure being reported */
     struct client_mail mail; /* current transaction; slices and array borrowed */
     uint8_t *marks;          /* one per recipient of the transaction: enum mark */
@@ -236,7 +242,7 @@ struct client {
     bool dot_in_out;  /* whether these are at the end of `out`: the last look was passed */
     bool has_reply;   /* whether the peer's reply is the reason */
     bool accepted;    /* whether the peer has accepted a recipient of this transaction */
-    bool too_many;    /* whether verdicts are about too many recipients */
+    bool too_many;    /* whether the verdicts are about too many recipients */
     bool site;
     bool content_was_sent;
     bool retry_in_clear;

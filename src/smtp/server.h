@@ -215,8 +215,9 @@ struct server *server_new(const struct server_config *config, struct mono now);
 /* Offers these mechanisms instead of the configuration's, if that has some. 0: no change. */
 void server_offer_logins(struct server *s, unsigned mechanisms);
 
-/* Accepts from a client of our own what devices send: MAIL without HELO or EHLO, except in LMTP,
- * and names with blanks, control characters or bytes beyond ASCII, each of which becomes '?'. */
+/* Accepts the greetings that devices send, from a client of our own: MAIL without HELO or EHLO
+ * (except in LMTP), and names with blanks, control characters or bytes beyond ASCII, each of which
+ * becomes '?'. */
 void server_trust(struct server *s);
 
 /* Passes the dialogue to the listener while *wanted. All are borrowed for the session's life. */

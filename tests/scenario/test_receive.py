@@ -156,6 +156,62 @@ class Manners(sluice.TestCase):
         self.eventually(lambda: "timeout after EHLO from localhost[127.0.0.1]" in d.log())
 
 
+class Devices(sluice.TestCase):
+    """What devices, scripts and old programs send."""
+
+    def setUp(self):
+        super().setUp()
+        self.target = self.site()
+
+    def passes(self, *commands, want="b@example.net", **parameters):
+        """Sends a message with these commands before DATA; the site gets it for this recipient."""
+        d = self.daemon(relayhost=self.target.nexthop, **parameters)
+        before = len(self.target.messages)
+        with sluice.Talk(d.port) as c:
+            for command in commands:
+                c.send(command + b"\r\n" if isinstance(command, bytes) else command + "\r\n")
+                self.assertRegex(c.read(), "^250", command)
+            self.assertRegex(c.say("DATA"), "^354")
+            self.assertRegex(c.say("Subject: x\r\n\r\nbody\r\n."), "^250")
+        self.eventually(lambda: len(self.target.messages) > before)
+        self.assertEqual(self.target.messages[-1]["recipients"], [want])
+
+    def test_own_clients_need_no_hello(self):
+        self.passes("MAIL FROM:<a@example.org>", "RCPT TO:<b@example.net>")
+
+    def test_own_clients_may_have_any_name(self):
+        for name in (b"my pc", "PC-José".encode(), b"PC-Jos\xe9", b"box_1", b"[my pc]"):
+            with self.subTest(name):
+                self.passes(b"EHLO " + name, "MAIL FROM:<a@example.org>", "RCPT TO:<b@example.net>")
+
+    def test_strangers_need_a_hello_with_a_name(self):
+        d = self.daemon(**STRANGER)
+        for line, code in ((b"MAIL FROM:<a@example.org>", "503"), (b"EHLO my pc", "501"), ("EHLO PC-José".encode(), "501")):
+            with sluice.Talk(d.port) as c:
+                c.send(line + b"\r\n")
+                self.assertEqual(c.read()[:3], code, line)
+
+    def test_a_local_part_of_more_than_64_octets(self):
+        for local in ("bounce-" + "x" * 70, "SRS0=" + "Ab1=" * 40 + "=x", "reply+" + "f" * 194):
+            with self.subTest(local):
+                self.passes("EHLO x.test", "MAIL FROM:<%s@example.org>" % local, "RCPT TO:<%s@example.net>" % local,
+                            want=local + "@example.net")
+
+    def test_an_address_that_could_not_be_stored_is_refused(self):
+        d = self.daemon()
+        with sluice.Talk(d.port) as c:
+            c.say("EHLO x.test")
+            self.assertEqual(c.say("MAIL FROM:<%s@example.org>" % ("x" * 320))[:9], "501 5.1.7")
+
+    def test_addresses_with_odd_dots_and_blanks(self):
+        for given, want in (("<b@example.net.>", "b@example.net"), ("< b@example.net >", "b@example.net"),
+                            ("<b@example.net>;", "b@example.net"), ("\t<b@example.net>  ", "b@example.net"),
+                            ("<.b@example.net>", '".b"@example.net'), ("<b.@example.net>", '"b."@example.net'),
+                            ("<b..c@example.net>", '"b..c"@example.net')):
+            with self.subTest(given):
+                self.passes("EHLO x.test", "MAIL FROM:<a@example.org>", "RCPT TO:" + given, want=want)
+
+
 class Deaths(sluice.TestCase):
     def test_a_dead_receiver_is_replaced(self):
         d = self.daemon(default_transport="retry:later")

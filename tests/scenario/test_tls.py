@@ -3,6 +3,7 @@
 import json
 import smtplib
 import ssl
+import time
 
 import sluice
 
@@ -101,6 +102,31 @@ class Client(sluice.TestCase):
             with self.subTest(site.replies):
                 d = self.relay("may", relayhost=site.nexthop).start()
                 self.assertFalse(self.sends(d, site)["secure"])
+
+    def hanging(self):
+        """A site that is silent after its consent to TLS."""
+        def hang(line):
+            yield b"220 go\r\n"
+            time.sleep(3600)
+        site = sluice.Rogue(extensions=("STARTTLS",), starttls=hang)
+        self.addCleanup(site.close)
+        return site
+
+    def test_may_sends_in_clear_after_a_handshake_that_hangs(self):
+        site = self.hanging()
+        d = self.relay("may", relayhost=site.nexthop, smtp_starttls_timeout="1s").start()
+        self.assertFalse(self.sends(d, site)["secure"])
+
+    def test_may_sends_in_clear_after_a_session_lost_behind_the_handshake(self):
+        d = self.relay("may")
+        site, _ = self.encrypted(d.directory, ehlo=["", "drop", ""])
+        d.parameters["relayhost"] = site.nexthop
+        self.assertFalse(self.sends(d.start(), site)["secure"])
+
+    def test_encrypt_names_the_phase_in_which_the_handshake_hangs(self):
+        site = self.hanging()
+        d = self.relay("encrypt", relayhost=site.nexthop, smtp_starttls_timeout="1s").start()
+        self.defers(d, site, "timed out while performing the TLS handshake")
 
     def test_encrypt_sends_nothing_in_the_clear(self):
         site = self.site()

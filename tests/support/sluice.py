@@ -347,11 +347,11 @@ class Rogue(Site):
         if reply is None or isinstance(reply, str):
             return super()._say(conn, reply)
         pieces = [reply] if isinstance(reply, bytes) else reply
-        first = b""
+        coded = b""
         for piece in pieces:
-            first = first or piece
+            coded = coded or next((line for line in piece.splitlines() if line[:3].isdigit()), b"")
             conn.sendall(piece)
-        return first[:1] in b"23"
+        return coded.startswith((b"2", b"3"))
 
 
 class UnixConnection(http.client.HTTPConnection):

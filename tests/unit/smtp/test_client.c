@@ -79,9 +79,9 @@ static void tell(struct session *s, const struct client_event *e)
     case CLIENT_NEED_CONTENT:
         return;
     case CLIENT_RCPT_VERDICT:
-        buf_addf(&s->story, "=%zu %s %u %s %.*s%s\n", e->rcpt, outcomes[e->outcome], e->code,
-                 status_print(e->status, status), SLICE_ARGS(e->text),
-                 e->dsn_passed ? " +dsn" : "");
+        buf_addf(&s->story, "=%zu %s %u %s %.*s%s%s\n", e->rcpt, outcomes[e->outcome], e->code,
+                 status_print(e->status, status), SLICE_ARGS(e->text), e->dsn_passed ? " +dsn" : "",
+                 e->too_many ? " +too_many" : "");
         return;
     case CLIENT_TRANSACTION_DONE:
         buf_addf(&s->story, "=DONE%s\n", e->reusable ? "" : " close");
@@ -338,7 +338,8 @@ static void recipients_get_verdicts_of_their_own(void **state)
     static const char *const wants[] = {
         "=0 bounced 550 5.1.1 host " HOST
         " said: 550-5.1.1 no 550 5.1.1 such user (in reply to RCPT TO command)\n",
-        "=2 deferred 452 4.0.0 host " HOST " said: 452 full (in reply to RCPT TO command)\n",
+        "=2 deferred 452 4.5.3 host " HOST
+        " said: 452 full (in reply to RCPT TO command) +too_many\n",
     };
     struct talk t = talk_of(3);
     char script[4000];
@@ -1217,6 +1218,31 @@ static void every_phase_has_its_timeout_and_its_words(void **state)
                          "C:RSET\n"
                          "!wait 20\n" TIMED_OUT("sending RSET +site\n") "=0 unresolved\n");
     t.config.tls = CLIENT_TLS_MAY;
+    play(&t, "S:220 mx\n"
+             "C:EHLO me.example\n"
+             "S:250-mx\n"
+             "S:250 STARTTLS\n"
+             "C:STARTTLS\n"
+             "!wait 300\n" TIMED_OUT("receiving the STARTTLS response +retry_in_clear\n"));
+    play(&t, "S:220 mx\n"
+             "C:EHLO me.example\n"
+             "S:250-mx\n"
+             "S:250 STARTTLS\n"
+             "C:STARTTLS\n"
+             "S:220 go\n"
+             "=NEED_TLS\n"
+             "!wait 300\n" TIMED_OUT("performing the TLS handshake +retry_in_clear\n"));
+    play(&t, "S:220 mx\n"
+             "C:EHLO me.example\n"
+             "S:250-mx\n"
+             "S:250 STARTTLS\n"
+             "C:STARTTLS\n"
+             "S:220 go\n"
+             "=NEED_TLS\n"
+             "!tls\n"
+             "C:EHLO me.example\n"
+             "!wait 300\n" TIMED_OUT("performing the EHLO handshake +retry_in_clear\n"));
+    t.config.tls = CLIENT_TLS_VERIFY;
     play(&t, "S:220 mx\n"
              "C:EHLO me.example\n"
              "S:250-mx\n"
