@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "conf.h"
+#include "map_text.h"
 #include "match.h"
 #include "nexthop.h"
 #include "param.h"
@@ -215,32 +216,84 @@ static void put_local(struct main_cf *im)
     put_aliases(im);
 }
 
-/* relay_domains and virtual_mailbox_domains: two kinds of domains that go elsewhere, for which
- * there is one list, one transport and one list of recipients here. */
-static void put_relayed(struct main_cf *im)
+static bool has_word(const char *list, struct slice wanted)
 {
-    struct postfix_param room;
-    const char *place, *why, *relayed = "", *hosted = virtual_domains(im), *transport;
-    const struct postfix_param *p = postfix_find(&im->f, "relay_domains");
+    struct slice rest = slice_string(list), word;
 
-    if (p != NULL) {
-        const char *value = import_kept(im, "relay_domains");
-
-        place = import_place(im, "main.cf", p->line);
-        if (strcmp(value, import_kept(im, "mydestination")) != 0) {
-            relayed = import_list(im, "relay_domains", place, p, value);
-        }
-        if (relayed[0] == '\0' || import_put(im, "relay_domains", relayed, place, p, &why)) {
-            import_fine(im, IMPORT_TRANSLATED, place, p, "");
-        } else {
-            import_lose(im, "relay_domains", place, p, why);
-        }
-        if (relayed[0] != '\0') {
-            put_recipients(im, "relay_recipient_maps", "relay_recipient_maps",
-                           postfix_value(&im->f, NULL, "relay_transport"));
+    while (postfix_word(&rest, &word)) {
+        if (slice_equal_nocase(word, wanted)) {
+            return true;
         }
     }
-    p = import_param_or(im, "virtual_mailbox_domains", &room, &place);
+    return false;
+}
+
+/* Returns relay_domains, as a list of ours, without those of mydestination. By default Postfix
+ * includes the subdomains of each. */
+static const char *relayed_domains(struct main_cf *im)
+{
+    const char *parents = postfix_value(&im->f, NULL, "parent_domain_matches_subdomains");
+    const struct postfix_param *p = postfix_find(&im->f, "relay_domains");
+    const char *local = import_kept(im, "mydestination"), *list, *all = "";
+    bool subdomains = strstr(parents, "relay_domains") != NULL;
+    struct slice rest, word;
+
+    if (p == NULL) {
+        return "";
+    }
+    list = import_list(im, "relay_domains", import_place(im, "main.cf", p->line), p,
+                       import_kept(im, "relay_domains"));
+    rest = slice_string(list);
+    while (postfix_word(&rest, &word)) {
+        struct slice below = slice_string(import_text(im, ".%.*s", SLICE_ARGS(word)));
+
+        if (has_word(local, word)) {
+            continue;
+        }
+        all = has_word(all, word) ? all : import_with_word(im, all, word);
+        if (subdomains && strchr(".$*", word.ptr[0]) == NULL && !has_word(list, below)) {
+            all = import_with_word(im, all, below);
+        }
+    }
+    return all;
+}
+
+/* Does a text table of transport_maps name each domain of the list? Then relay_transport does not
+ * matter to these domains. */
+static bool all_routed(struct main_cf *im, const char *list)
+{
+    struct slice rest = slice_string(list), word, type, tables, table;
+
+    while (postfix_word(&rest, &word)) {
+        bool found = false;
+
+        tables = slice_string(postfix_value(&im->f, NULL, "transport_maps"));
+        while (!found && postfix_word(&tables, &table)) {
+            const char *content =
+                postfix_content(&im->f, postfix_path(&im->f, postfix_table(table, &type)));
+            struct map_text text;
+            struct map_line line;
+
+            map_text_init(&text, slice_string(content == NULL ? "" : content));
+            while (!found && map_text_next(&text, &line)) {
+                found = slice_equal_nocase(line.key, word);
+            }
+            map_text_fini(&text);
+        }
+        if (!found && word.ptr[0] != '.') {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Adds the domains of virtual_mailbox_domains, next to those of relay_domains in `relayed`. */
+static void put_hosted(struct main_cf *im, const char *relayed)
+{
+    struct postfix_param room;
+    const char *place, *why, *hosted = virtual_domains(im), *transport;
+    const struct postfix_param *p = import_param_or(im, "virtual_mailbox_domains", &room, &place);
+
     if (p == &room && postfix_value(&im->f, NULL, "virtual_mailbox_maps")[0] != '\0') {
         p = import_param_or(im, "virtual_mailbox_maps", &room, &place);
         import_lost(im, DANGER_REFUSAL, place, p,
@@ -252,12 +305,13 @@ static void put_relayed(struct main_cf *im)
         return;
     }
     transport = import_transport_value(im, postfix_value(&im->f, NULL, "virtual_transport"));
-    if (hosted[0] == '\0' || relayed[0] != '\0' || strcmp(transport, "virtual") == 0) {
+    if (hosted[0] == '\0' || strcmp(transport, "virtual") == 0 || !all_routed(im, relayed)) {
         import_lost(im, DANGER_REFUSAL, place, p,
                     hosted[0] == '\0' ? "these domains are not known: mail for them is refused"
-                    : relayed[0] != '\0'
+                    : strcmp(transport, "virtual") != 0
                         ? "relay_domains is in use, and has one transport: add these domains to "
-                          "local_domains, with local_transport, or name them in transport_maps"
+                          "local_domains, with local_transport, or name those of relay_domains in "
+                          "transport_maps"
                         : "mail for these domains is refused: deliver by LMTP (relay_domains, "
                           "relay_transport), as mailboxes of virtual(8) have no equal here");
         if (strcmp(transport, "virtual") == 0) {
@@ -265,12 +319,44 @@ static void put_relayed(struct main_cf *im)
         }
         return;
     }
-    if (import_put(im, "relay_domains", hosted, place, p, &why) &&
-        import_put(im, "relay_transport", transport, place, p, &why)) {
-        import_fine(im, IMPORT_TRANSLATED, place, p, "");
-        p = import_param_or(im, "virtual_transport", &room, &place);
-        import_fine(im, IMPORT_TRANSLATED, place, p, "");
+    if (!import_put(im, "relay_domains",
+                    import_text(im, "%s%s%s", relayed, relayed[0] == '\0' ? "" : " ", hosted),
+                    place, p, &why) ||
+        !import_put(im, "relay_transport", transport, place, p, &why)) {
+        import_lose(im, "relay_domains", place, p, why);
+        return;
+    }
+    import_fine(im, IMPORT_TRANSLATED, place, p, "");
+    if (relayed[0] != '\0') {
+        import_lost(im, DANGER_ACCEPT, place, p,
+                    "any name is accepted at these domains and those of relay_domains: list the "
+                    "names in relay_recipient_maps");
+    } else {
         put_recipients(im, "relay_recipient_maps", "virtual_mailbox_maps", transport);
+    }
+    p = import_param_or(im, "virtual_transport", &room, &place);
+    import_fine(im, IMPORT_TRANSLATED, place, p, "");
+}
+
+/* relay_domains and virtual_mailbox_domains: two kinds of domains that go elsewhere, for which
+ * there is one list, one transport and one list of recipients here. */
+static void put_relayed(struct main_cf *im)
+{
+    const struct postfix_param *p = postfix_find(&im->f, "relay_domains");
+    const char *place, *why, *relayed = relayed_domains(im);
+    size_t lines = im->report->line_count;
+
+    put_hosted(im, relayed);
+    if (p == NULL) {
+        return;
+    }
+    place = import_place(im, "main.cf", p->line);
+    if (relayed[0] == '\0' || im->report->line_count > lines) {
+        import_fine(im, IMPORT_TRANSLATED, place, p, "");
+    } else if (import_put(im, "relay_domains", relayed, place, p, &why)) {
+        import_fine(im, IMPORT_TRANSLATED, place, p, "");
+        put_recipients(im, "relay_recipient_maps", "relay_recipient_maps",
+                       postfix_value(&im->f, NULL, "relay_transport"));
     } else {
         import_lose(im, "relay_domains", place, p, why);
     }

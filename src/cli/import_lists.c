@@ -164,6 +164,17 @@ const char *import_list(struct main_cf *im, const char *name, const char *place,
 }
 
 /* Returns the elements of a list of tables that our parameter can read; notes others as lost. */
+/* Does a table have a next hop unix:PATH that is relative, and so to Postfix's queue directory? */
+static bool has_relative_socket(const char *content)
+{
+    for (const char *at = content; at != NULL && (at = strstr(at, ":unix:")) != NULL; at++) {
+        if (at[6] != '/') {
+            return true;
+        }
+    }
+    return false;
+}
+
 const char *import_tables(struct main_cf *im, const char *name, const char *place,
                           const struct postfix_param *from, const char *value)
 {
@@ -191,7 +202,12 @@ const char *import_tables(struct main_cf *im, const char *name, const char *plac
         element = path == NULL ? import_text(im, "%.*s", SLICE_ARGS(word))
                   : same_type  ? import_text(im, "%.*s:%s", SLICE_ARGS(type), path)
                                : path;
-        if ((path == NULL && file.len > 0) || !import_parses(p, element, &im->f.pool, &bad)) {
+        if (path != NULL && has_relative_socket(postfix_content(&im->f, path))) {
+            import_lose(im, name, place, from,
+                        import_text(im, "%s has a relative path of a socket: write %s/... in it",
+                                    path, postfix_value(&im->f, NULL, "queue_directory")));
+        } else if ((path == NULL && file.len > 0) ||
+                   !import_parses(p, element, &im->f.pool, &bad)) {
             import_lose_table(im, name, place, from, word);
         } else {
             list = import_with_word(im, list, slice_string(element));

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "conf.h"
+#include "match.h"
 #include "nexthop.h"
 #include "param.h"
 
@@ -62,6 +63,7 @@ void import_find_mx(struct main_cf *im)
 
 /* A listener that is being made. */
 struct listener {
+    const struct postfix_service *outer;   /* that listens */
     const struct postfix_service *service; /* as which clients are served */
     const char *place;
     struct postfix_param from; /* for notes */
@@ -102,8 +104,8 @@ static bool choose_kind(struct main_cf *im, struct listener *l)
                               "it, and smtpd_sasl_auth_enable is not set");
         return false;
     }
-    if (postfix_value(&im->f, s, "smtpd_upstream_proxy_protocol")[0] != '\0' ||
-        postfix_value(&im->f, s, "postscreen_upstream_proxy_protocol")[0] != '\0') {
+    if (postfix_value(&im->f, l->outer, "smtpd_upstream_proxy_protocol")[0] != '\0' ||
+        postfix_value(&im->f, l->outer, "postscreen_upstream_proxy_protocol")[0] != '\0') {
         import_lost(im, DANGER_RELAY, l->place, &l->from,
                     "this listener is left out: its clients come through a proxy, whose address "
                     "would count as theirs");
@@ -166,6 +168,12 @@ static void note_options(struct main_cf *im, const struct listener *l)
         if (is(o->name, "smtpd_proxy_filter") && o->value.len > 0) {
             import_lost(im, DANGER_ACCEPT, l->place, o,
                         "there are no filters of that kind: this mail is not filtered");
+            known = true;
+        }
+        if (is(o->name, "smtpd_milters") && o->value.len > 0) {
+            import_lost(
+                im, DANGER_ACCEPT, l->place, o,
+                "a listener has no filters of its own: those of smtpd_milters see its mail");
             known = true;
         }
         /* a parameter that the service only names for other values, as mua_.. */
@@ -244,7 +252,8 @@ static void add_urls(struct main_cf *im, const struct listener *l, struct slice 
 /* Adds the listeners of a service. */
 static void add_service(struct main_cf *im, const struct postfix_service *s, const char **list)
 {
-    struct listener l = {.service = s,
+    struct listener l = {.outer = s,
+                         .service = s,
                          .place = import_place(im, "master.cf", s->line),
                          .from = {.name = s->name, .value = s->command, .line = s->line}};
     struct slice host;
@@ -264,6 +273,37 @@ static void add_service(struct main_cf *im, const struct postfix_service *s, con
     if (choose_kind(im, &l)) {
         note_options(im, &l);
         add_urls(im, &l, host, list);
+    }
+}
+
+/* Postfix sends from the one address of inet_interfaces, if there is one alone. */
+static void put_source(struct main_cf *im)
+{
+    static const char *const names[] = {"smtp_bind_address", "smtp_bind_address6"};
+    const struct postfix_param *p = postfix_find(&im->f, "inet_interfaces");
+    const char *found[2] = {NULL, NULL}, *why;
+    struct slice rest = slice_string(postfix_value(&im->f, NULL, "inet_interfaces")), word;
+    size_t count[2] = {0, 0};
+
+    while (p != NULL && postfix_word(&rest, &word)) {
+        unsigned char ip[16];
+        bool v6 = slice_find(word, ':') < word.len;
+        bool bracketed = word.ptr[0] == '[' && word.len > 2;
+        struct slice host = bracketed ? slice_of(word.ptr + 1, word.len - 2) : word;
+
+        if (ip_parse(host, ip)) {
+            count[v6]++;
+            found[v6] = import_text(im, "%.*s", SLICE_ARGS(host));
+        } else {
+            count[0] = count[1] = 2; /* the addresses of a name are not known here */
+        }
+    }
+    for (size_t v6 = 0; v6 < 2; v6++) {
+        if (count[v6] == 1 && postfix_find(&im->f, names[v6]) == NULL &&
+            strncmp(found[v6], "127.", 4) != 0 && strcmp(found[v6], "::1") != 0 &&
+            !import_put(im, names[v6], found[v6], import_place(im, "main.cf", p->line), p, &why)) {
+            import_lost(im, DANGER_OTHER, import_place(im, "main.cf", p->line), p, why);
+        }
     }
 }
 
@@ -287,6 +327,7 @@ void import_listeners(struct main_cf *im)
                     "transports, are not known. Port 25 is served");
         add_service(im, s, &list);
     }
+    put_source(im);
     if (!import_put(im, "listen", list, "master.cf", &none, &why)) {
         import_lost(im, DANGER_REFUSAL, "master.cf", &none, why);
         import_line(im->report, "listen", "listen =", "master.cf", none.name, none.value);
@@ -350,6 +391,21 @@ static bool is_named(struct main_cf *im, struct slice name)
         }
     }
     return false;
+}
+
+const char *import_smtp_transports(struct main_cf *im)
+{
+    const char *names = "smtp relay";
+
+    for (size_t i = 0; i < im->f.service_count; i++) {
+        const struct postfix_service *s = im->f.services[i];
+
+        if (is(s->command, "smtp") && !is(s->name, "smtp") && !is(s->name, "relay") &&
+            is_named(im, s->name)) {
+            names = import_with_word(im, names, s->name);
+        }
+    }
+    return names;
 }
 
 /* A clause that is being made. */
@@ -538,20 +594,49 @@ static void add_transport(struct main_cf *im, const struct postfix_service *s, c
     }
 }
 
+/* Adds a note about a service that neither accepts mail by SMTP nor delivers it. */
+static void note_foreign(struct main_cf *im, const struct postfix_service *s)
+{
+    const struct postfix_param from = {.name = s->name, .value = s->command};
+    const char *place = import_place(im, "master.cf", s->line), *names = "";
+
+    if (is(s->command, "spawn")) {
+        import_fine(im, IMPORT_NEIGHBOUR, place, &from,
+                    "a program that Postfix starts: let systemd start it, if something needs it");
+        return;
+    }
+    for (size_t i = 0; i < s->option_count; i++) {
+        if (!is(s->options[i].name, "syslog_name")) {
+            names = import_with_word(im, names, s->options[i].name);
+        }
+    }
+    if (is(s->type, "inet")) {
+        import_lost(im, DANGER_REFUSAL, place, &from,
+                    "this listener is left out: what it serves is not SMTP");
+    } else if (names[0] != '\0') {
+        import_lost(im, DANGER_OTHER, place, &from,
+                    import_text(im, "a part of Postfix; without effect: %s", names));
+    }
+}
+
 void import_transports(struct main_cf *im)
 {
     for (size_t i = 0; i < im->f.service_count; i++) {
         const struct postfix_service *s = im->f.services[i];
 
-        if (is(s->type, "inet") || is(s->type, "pass")) {
+        if (accepts_mail(s) || is(s->type, "pass")) {
             continue;
         }
-        if (is(s->command, "smtp")) {
+        if (is(s->type, "inet") || is(s->command, "spawn")) {
+            note_foreign(im, s);
+        } else if (is(s->command, "smtp")) {
             add_transport(im, s, "smtp");
         } else if (is(s->command, "lmtp")) {
             add_transport(im, s, "lmtp");
         } else if (is(s->command, "pipe")) {
             add_transport(im, s, "pipe");
+        } else if (s->option_count > 0) {
+            note_foreign(im, s);
         }
     }
 }

@@ -361,10 +361,43 @@ static void lose_rewriting(struct main_cf *im, const struct postfix_param *p, co
                 "addresses are not rewritten here");
 }
 
+/* Adds the clause for a line of a table of TLS policies, with a pattern for each transport by
+ * SMTP. */
+static void put_policy(struct main_cf *im, const struct postfix_param *p, const char *place,
+                       const struct map_line *line)
+{
+    static const char *const levels = "none|may|encrypt|verify|secure|dane|dane-only";
+    struct slice attributes = line->value, level, rest = slice_string(import_smtp_transports(im));
+    struct slice transport;
+    const char *patterns = "", *first = NULL, *refused;
+
+    while (postfix_word(&rest, &transport)) {
+        const char *pattern = import_text(im, line->key.ptr[0] == '.' ? "%.*s/*%.*s" : "%.*s/%.*s",
+                                          SLICE_ARGS(transport), SLICE_ARGS(line->key));
+
+        first = first != NULL ? first : pattern;
+        patterns = import_text(im, "%s%s%s", patterns, patterns[0] == '\0' ? "" : "\n", pattern);
+    }
+    refused = import_refused(im, first);
+    (void)postfix_word(&attributes, &level); /* else empty, which is none */
+    if (choice_parse(level, levels) < 0 || slice_trim(attributes).len > 0 || refused != NULL) {
+        im->report->hold_outgoing = true;
+        import_lost(im, DANGER_CLEAR, place, p,
+                    import_text(im,
+                                "`%.*s' has no equal%s%s: write a clause %s with "
+                                "tls_security_level",
+                                SLICE_ARGS(line->whole), refused != NULL ? ", " : "",
+                                refused != NULL ? refused : "", first));
+        return;
+    }
+    import_line(im->report, first,
+                import_text(im, "%s\n    tls_security_level=%.*s", patterns, SLICE_ARGS(level)),
+                place, p->name, p->value);
+}
+
 static void put_policies(struct main_cf *im, const struct postfix_param *p, const char *place,
                          const char *value)
 {
-    static const char *const levels = "none|may|encrypt|verify|secure|dane|dane-only";
     struct slice rest = slice_string(value), word, type;
 
     while (postfix_word(&rest, &word)) {
@@ -380,25 +413,7 @@ static void put_policies(struct main_cf *im, const struct postfix_param *p, cons
         }
         map_text_init(&text, slice_string(content));
         while (map_text_next(&text, &line)) {
-            struct slice attributes = line.value, level;
-            const char *pattern = import_text(
-                im, line.key.ptr[0] == '.' ? "smtp/*%.*s" : "smtp/%.*s", SLICE_ARGS(line.key));
-
-            (void)postfix_word(&attributes, &level); /* else empty, which is none */
-            if (choice_parse(level, levels) < 0 || slice_trim(attributes).len > 0 ||
-                import_refused(im, pattern) != NULL) {
-                im->report->hold_outgoing = true;
-                import_lost(im, DANGER_CLEAR, place, p,
-                            import_text(im,
-                                        "`%.*s' has no equal: write a clause %s with "
-                                        "tls_security_level",
-                                        SLICE_ARGS(line.whole), pattern));
-                continue;
-            }
-            import_line(
-                im->report, pattern,
-                import_text(im, "%s\n    tls_security_level=%.*s", pattern, SLICE_ARGS(level)),
-                place, p->name, p->value);
+            put_policy(im, p, place, &line);
         }
         map_text_fini(&text);
         import_fine(im, IMPORT_TRANSLATED, place, p, "");
@@ -530,6 +545,34 @@ static const struct {
      "users who have logged in may send with any sender address", DANGER_ACCEPT},
     {"sender_dependent_default_transport_maps", "", "empty is what holds",
      "the transport does not depend on the sender", DANGER_LOSS},
+    {"disable_dns_lookups", "no", "never done here",
+     "MX records are looked up: write [HOST] in relayhost and transport_maps", DANGER_LOSS},
+    {"luser_relay", "", "empty is what holds",
+     "mail for names that do not exist is refused, and not sent to this address", DANGER_LOSS},
+    {"smtpd_authorized_xclient_hosts", "", "empty is what holds",
+     "XCLIENT is not spoken: clients of such a proxy have its address", DANGER_RELAY},
+    {"smtp_tls_per_site", "", "empty is what holds",
+     "write clauses smtp/DOMAIN with tls_security_level", DANGER_CLEAR},
+    {"smtp_tls_verify_cert_match", "hostname", "always so here",
+     "verify accepts the name of the host alone", DANGER_LOSS},
+    {"smtp_tls_secure_cert_match", "nexthop, dot-nexthop", "always so here",
+     "secure accepts the domain of the next hop and names below it", DANGER_LOSS},
+    {"smtp_tls_trust_anchor_file", "", "empty is what holds", "name authorities in smtp_tls_CAfile",
+     DANGER_LOSS},
+    {"authorized_submit_users", "static:anyone", "always so here",
+     "every user of this machine may send by sendmail", DANGER_ACCEPT},
+    {"smtpd_client_connection_rate_limit", "0", "no limit, as here",
+     "connections are counted, not their rate (smtpd_client_connection_count_limit)", DANGER_OTHER},
+    {"smtp_pix_workarounds", "*", "of firewalls of before 2005", NULL, DANGER_OTHER},
+    {"smtp_pix_workaround_threshold_time", "*", "of firewalls of before 2005", NULL, DANGER_OTHER},
+    {"show_user_unknown_table_name", "*", "a text in replies", NULL, DANGER_OTHER},
+    {"backwards_bounce_logfile_compatibility", "*", "a format of Postfix's files", NULL,
+     DANGER_OTHER},
+    {"smtp_tls_chain_files", "", "empty is what holds", "no certificate is shown to other sites",
+     DANGER_OTHER},
+    {"smtp_tls_cert_file", "", "empty is what holds", "no certificate is shown to other sites",
+     DANGER_OTHER},
+    {"smtp_tls_key_file", "*", "see smtp_tls_cert_file", NULL, DANGER_OTHER},
     {"mailbox_size_limit", "*", "mailboxes have no limit here", NULL, DANGER_OTHER},
     {"alternate_config_directories", "*", "of Postfix's instances alone", NULL, DANGER_OTHER},
     {"multi_instance_enable", "*", "of Postfix's instances alone", NULL, DANGER_OTHER},
@@ -540,6 +583,7 @@ static const struct {
     {"mail_name", "*", "a name in texts", NULL, DANGER_OTHER},
     {"default_database_type", "*", "tables are text files here", NULL, DANGER_OTHER},
     {"parent_domain_matches_subdomains", "*", "write .domain for subdomains", NULL, DANGER_OTHER},
+    {"smtpd_client_port_logging", "*", "the log has the port", NULL, DANGER_OTHER},
     {"mynetworks_style", "*", "relay_networks counts", NULL, DANGER_OTHER},
     {"queue_directory", "*", "the queue is elsewhere: state_directory, and spool", NULL,
      DANGER_OTHER},
@@ -602,6 +646,8 @@ static const struct {
     {"smtpd_tls_eecdh", IMPORT_NEEDLESS, "OpenSSL has the parameters"},
     {"smtpd_tls_session_cache", IMPORT_NEEDLESS, "tickets resume sessions"},
     {"smtp_tls_session_cache", IMPORT_NEEDLESS, "sessions are not resumed"},
+    {"unknown_", IMPORT_NEEDLESS, "codes of replies are fixed"},
+    {"unverified_", IMPORT_NEEDLESS, "codes of replies are fixed"},
     {"lmtp_tls_", IMPORT_NEEDLESS, "LMTP has the values of smtp_tls_"},
 };
 
@@ -696,7 +742,8 @@ void import_param(struct main_cf *im, const struct postfix_param *p)
         }
     } else if (import_is_restriction(p->name)) {
         return; /* import_restrictions */
-    } else if (note_known(im, p, place, value == NULL ? "" : value)) {
+    } else if ((param_find(p->name) == NULL || is(p->name, "mail_owner")) &&
+               note_known(im, p, place, value == NULL ? "" : value)) {
         return;
     } else if (ours != NULL && value != NULL) {
         put_same(im, p, ours, place, value);

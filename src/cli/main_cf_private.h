@@ -148,6 +148,9 @@ void import_find_mx(struct main_cf *im);
 /* Adds the line `listen', and notes for all services that accept mail. */
 void import_listeners(struct main_cf *im);
 
+/* Returns the names of the transports by SMTP that something uses: smtp, relay and others. */
+const char *import_smtp_transports(struct main_cf *im);
+
 /* Adds a clause for each transport of master.cf that something names, and notes for other
  * services. */
 void import_transports(struct main_cf *im);

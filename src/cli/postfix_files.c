@@ -249,6 +249,7 @@ static const struct {
     {"mydestination", "$myhostname, localhost.$mydomain, localhost"},
     {"myorigin", "$myhostname"},
     {"mynetworks", ""},
+    {"parent_domain_matches_subdomains", "mynetworks, relay_domains, smtpd_access_maps"},
     {"queue_directory", "/var/spool/postfix"},
     {"smtpd_relay_restrictions",
      "permit_mynetworks, permit_sasl_authenticated, defer_unauth_destination"},

@@ -98,7 +98,7 @@ class Whole(sluice.TestCase):
                   "smtpd_tls_cert_file": "tls_cert", "smtpd_tls_key_file": "tls_key", "smtpd_tls_chain_files": "tls_cert",
                   "smtpd_sasl_path": "auth_dovecot", "smtpd_sasl_type": "auth_dovecot", "smtpd_sasl_auth_enable": "auth=yes|submissions?:",
                   "inet_interfaces": "listen", "virtual_transport": "relay_transport", "virtual_mailbox_maps": "relay_recipient_maps",
-                  "smtp_sasl_password_maps": "relay_auth", "smtpd_client_restrictions": "client_access", "smtp_tls_policy_maps": "tls_security_level="}
+                  "smtp_sasl_password_maps": "relay_auth", "smtpd_client_restrictions": "client_access", "relay_recipient_maps": "relay_domains", "smtp_tls_policy_maps": "tls_security_level="}
         for name in re.findall(r"^([\w-]+) *=", main_cf, re.M):
             wanted = r"^(# \S+: )?%s =|^(?!#).*(%s)" % (re.escape(name), became.get(name, re.escape(name) + " ="))
             self.assertRegex(conf, re.compile(wanted, re.M), name)
@@ -166,9 +166,9 @@ class Whole(sluice.TestCase):
 
     def test_panel(self):
         _, conf, said, _ = self.imported("panel")
-        self.has(conf, "local_domains = server1.example.com localhost web.example.com ftp.example.com", "relay_domains = backup.example.com",
-                 "relay_recipient_maps = /etc/postfix/relay_users", "body_checks = pcre:/etc/postfix/body_checks")
-        self.assertIn("virtual_mailbox_domains: could refuse mail: relay_domains is in use", said)
+        self.has(conf, "local_domains = server1.example.com localhost web.example.com ftp.example.com", "relay_domains = backup.example.com .backup.example.com shop.example.com club.example.com",
+                 "relay_transport = lmtp:unix:/var/spool/postfix/private/dovecot-lmtp", "body_checks = pcre:/etc/postfix/body_checks")
+        self.assertIn("virtual_mailbox_domains: could accept mail that Postfix refuses: any name", said)
         # its user does not exist here
         self.assertRegex(said, "mailman: could lose mail: user: there is no user `list' here")
 
@@ -180,13 +180,13 @@ class Whole(sluice.TestCase):
 
     def test_newsletters(self):
         _, conf, said, seen = self.imported("newsletters")
-        self.has(conf, "transport_maps = /etc/postfix/transport", "smtp/bank.example", "slow/*", "slow_destination_rate_delay = 5s",
+        self.has(conf, "transport_maps = /etc/postfix/transport", "smtp/bank.example", "slow/bank.example", "slow/*", "slow_destination_rate_delay = 5s",
                  "qmgr_message_active_limit = 40000", "smtpd_milters = inet:127.0.0.1:8891", "non_smtpd_milters = inet:127.0.0.1:8891")
         self.assertIn("standalone", conf)
 
     def test_relay(self):
         _, conf, said, seen = self.imported("relay", [("there", "ann@example.com"), ("there", "eve@example.com"), ("there", "x@elsewhere.example")])
-        self.has(conf, "relay_networks = 192.0.2.0/24 2001:db8::/32 127.0.0.0/8", "relay_domains = example.net example.com .example.com",
+        self.has(conf, "relay_networks = 192.0.2.0/24 2001:db8::/32 127.0.0.0/8", "relay_domains = example.net .example.net example.com .example.com",
                  "client_access = cidr:/etc/postfix/clients", "transport_maps = /etc/postfix/transport")
         self.assertIn("there ann@example.com 250", seen)
         self.assertIn("there x@elsewhere.example 250", seen)  # it is in 192.0.2.0/24

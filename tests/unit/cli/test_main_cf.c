@@ -140,6 +140,15 @@ static void each_parameter_becomes_a_line_or_a_note(void **unused)
         {"virtual_mailbox_maps = hash:/x\n", "could refuse mail: the domains in this table", NULL},
         {"mydestination =\nhome_mailbox = Maildir/\n", "has no effect without the settings",
          "could lose"},
+        {"inet_interfaces = 192.0.2.1, 2001:db8::1\n",
+         "\nsmtp_bind_address = 192.0.2.1\nsmtp_bind_address6 = 2001:db8::1\n", NULL},
+        {"inet_interfaces = 192.0.2.1, 127.0.0.1\n", "\nlisten = ", "\nsmtp_bind_address"},
+        {"inet_interfaces = 192.0.2.1\nsmtp_bind_address = 192.0.2.9\n",
+         "\nsmtp_bind_address = 192.0.2.9\n", "bind_address = 192.0.2.1"},
+        {"smtpd_authorized_xclient_hosts = 127.0.0.1\n", "XCLIENT", NULL},
+        {"luser_relay = admin@example.org\n", "could lose mail: mail for names that do not", NULL},
+        {"disable_dns_lookups = yes\n", "could lose mail: MX records are looked up", NULL},
+        {"unknown_client_reject_code = 550\n", "codes of replies are fixed", "Differs"},
         {"not a parameter\n", "main.cf:1: (a line)", NULL},
     };
 
@@ -175,6 +184,8 @@ static void files_are_read(void **unused)
         "bank.example secure\n[a]:587 encrypt\n.b.example may\n",
         "/etc/postfix/odd",
         "bank.example secure match=x\n",
+        "/etc/postfix/sockets",
+        "x lmtp:unix:private/lmtp\n",
         "/etc/postfix/vhosts",
         "one.example x\ntwo.example x\n",
         NULL,
@@ -190,12 +201,30 @@ static void files_are_read(void **unused)
         {"transport_maps = proxy:lmdb:$config_directory/transport\n",
          "\ntransport_maps = /etc/postfix/transport\n", NULL},
         {"relay_domains = hash:/etc/postfix/vhosts\n",
+         "\nrelay_domains = one.example .one.example two.example .two.example\n", NULL},
+        {"relay_domains = hash:/etc/postfix/vhosts\nparent_domain_matches_subdomains =\n",
          "\nrelay_domains = one.example two.example\n", NULL},
+        {"transport_maps = hash:/etc/postfix/sockets\n",
+         "could lose mail: /etc/postfix/sockets has a relative path of a socket",
+         "\ntransport_maps"},
+        /* domains of mailboxes next to some that transport_maps takes elsewhere */
+        {"relay_domains = example.com\nvirtual_mailbox_domains = two.example\n"
+         "transport_maps = hash:/etc/postfix/transport\nvirtual_transport = lmtp:[127.0.0.1]:24\n",
+         "\nrelay_domains = example.com .example.com two.example\n"
+         "relay_transport = lmtp:[127.0.0.1]:24\n",
+         "\nrelay_recipient_maps"},
+        {"relay_domains = $mydestination hash:/etc/postfix/vhosts .one.example\n",
+         "\nrelay_domains = one.example two.example .two.example .one.example\n", NULL},
+        {"relay_domains = example.net\nvirtual_mailbox_domains = two.example\n"
+         "transport_maps = hash:/etc/postfix/transport\nvirtual_transport = lmtp:[127.0.0.1]:24\n",
+         "could refuse mail: relay_domains is in use", "\nrelay_transport"},
         {"smtp_sasl_auth_enable = yes\nsmtp_sasl_password_maps = hash:/etc/postfix/sasl\n",
          "\nrelay_auth = /etc/postfix/sasl\n", "secret"},
         {"smtp_tls_policy_maps = hash:/etc/postfix/policy\n",
-         "\nsmtp/bank.example\n    tls_security_level=secure\nsmtp/[a]:587\n    "
-         "tls_security_level=encrypt\nsmtp/*.b.example\n    tls_security_level=may\n",
+         "\nsmtp/bank.example\nrelay/bank.example\n    "
+         "tls_security_level=secure\nsmtp/[a]:587\nrelay/[a]:587\n    "
+         "tls_security_level=encrypt\nsmtp/*.b.example\nrelay/*.b.example\n    "
+         "tls_security_level=may\n",
          NULL},
         {"smtp_tls_policy_maps = hash:/etc/postfix/odd\n",
          "could send in clear text: `bank.example", "\nsmtp/bank"},
@@ -370,6 +399,17 @@ static void services_become_listeners_and_transports(void **unused)
          "could lose mail: its command has ${original_recipient}", "\nodd/*"},
         {"", "smtp unix - - n - - smtp -o smtp_bind_address=192.0.2.3\n",
          "\nsmtp/*\n    agent=smtp\n    bind_address=192.0.2.3\n", NULL},
+        {"",
+         "smtp inet n - n - 1 postscreen -o postscreen_upstream_proxy_protocol=haproxy\n"
+         "smtpd pass - - n - - smtpd\n",
+         "could relay for strangers: this listener is left out", "smtp://*:25"},
+        {"", "policy unix - n n - 0 spawn user=nobody argv=/usr/bin/policyd-spf\n",
+         "business of another program\n# master.cf:1: policy = spawn\n", NULL},
+        {"", "628 inet n - n - - qmqpd\n", "could refuse mail: this listener is left out", ":628 "},
+        {"", "cleanup unix n - n - 0 cleanup -o header_checks=pcre:/x\n",
+         "without effect: header_checks", NULL},
+        {"", "smtp inet n - n - - smtpd -o smtpd_milters=inet:127.0.0.1:1\n",
+         "could accept mail that Postfix refuses: a listener has no filters of its own", NULL},
         {"", "smtp unix - - n - - smtp -o smtp_tls_policy_maps=hash:/x\n",
          "could send in clear text: a transport has no values of its own of smtp_tls_policy_maps",
          NULL},
