@@ -57,6 +57,10 @@ class ThreadTest(sluice.TestCase):
     def now(self, d):
         return time.time() + d.offset
 
+    def mailq(self, d, *options):
+        return subprocess.run([sluice.program("mailq"), "-p", d.directory + "/mailq", *options], capture_output=True, text=True,
+                              timeout=sluice.PATIENCE, check=True).stdout
+
     def let_pass(self, d, host):
         """Move the clock to its time of retry."""
         d.move_clock(max(0, int(self.at(d, host) - self.now(d))) + 1)
@@ -474,12 +478,20 @@ class Asked(ThreadTest):
         self.assertIn("queueonly", d.cli("why", self.thread(d, "a.test")[0]["queue_id"]).stdout)
         self.assertEqual([m for m in self.thread(d, "a.test") if "next_attempt" in m], [])  # none comes
         self.assertNotIn("next attempt", d.cli("queue", check=True).stdout)
-        threads = subprocess.run([sluice.program("mailq"), "-Q", "-p", d.directory + "/mailq"], capture_output=True, text=True,
-                                 timeout=sluice.PATIENCE).stdout
-        self.assertRegex(threads, r"fk/a\.test/0\s+N=2 .* pend=queueonly ")
+        self.assertRegex(self.mailq(d, "-Q"), r"fk/a\.test/0\s+N=2 .* pend=queueonly ")
         self.agent.does("ok")
         d.cli("flush", "fk/a.test", check=True)
         self.eventually(lambda: self.gone(mail))
+
+    def test_without_an_interval_no_list_has_a_time_either(self):
+        d = self.office("queueonly")
+        self.mail(["fk a.test x@y"])
+        found, = self.waiting(d, "a.test")
+        self.assertNotIn("next_attempt", found)
+        d.move_clock(2)  # ZMailer's first wait is the first of `retries` in seconds
+        self.eventually(lambda: " pend=queueonly " in self.mailq(d, "-Q"))
+        self.assertNotIn("W=", self.mailq(d, "-Q"))
+        self.assertIn("(activation pending, thread inactive, ", self.mailq(d))
 
     def test_it_is_given_up_at_its_age(self):
         d = self.office("interval=1h queueonly expiry=20m expiry2=20m")
@@ -583,9 +595,7 @@ class Behind(ThreadTest):
         self.assertEqual((found["waits_for"], self.reasons(d, "a.test")), (holder, ["locked by " + holder]))
         self.assertRegex(d.cli("why", mail.name, check=True).stdout, r"\(?%s\)?, an agent of another scheduler, has locked it" % holder)
         self.assertIn("locked by " + holder, d.cli("queue", check=True).stdout)
-        dump = subprocess.run([sluice.program("mailq"), "-p", d.directory + "/mailq"], capture_output=True, text=True,
-                              timeout=sluice.PATIENCE).stdout
-        self.assertRegex(dump, r"fk/a\.test:\n\t%s:\tlocked by %s " % (mail.name, holder))
+        self.assertRegex(self.mailq(d), r"fk/a\.test:\n\t%s:\tlocked by %s " % (mail.name, holder))
         for _ in range(2):
             d.move_clock(40)  # it is read again, and stays the same message
             self.eventually(lambda: self.thread(d, "a.test")[0]["next_attempt"] > self.now(d) + 20)

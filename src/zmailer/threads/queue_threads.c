@@ -16,6 +16,7 @@
 #include "listing.h"
 #include "machine.h"
 #include "mem.h"
+#include "park_key.h"
 #include "operation.h"
 #include "queue.h"
 #include "spool_search.h"
@@ -110,8 +111,11 @@ static void add_oldest(struct queue *q, const struct spool_destination *d, json_
     f.destination = buf_slice(&name);
     if (spool_scan(q->spool, &f, 1, &id, &count) == 0 && count == 1 &&
         spool_read(q->spool, id, &m) == 0) {
-        never = m.due.us == US_FOREVER; /* mail without a route, or that runs on request only */
-        wait = never ? 0 : (double)(m.due.us - now) / (double)US_PER_S;
+        never = m.due.us == US_FOREVER; /* mail without a route */
+        /* mail that goes on request only is due when it expires */
+        wait = never || park_key_kind(m.parked) == PARK_REQUEST
+                   ? 0
+                   : (double)(m.due.us - now) / (double)US_PER_S;
         if (!json_is_true(json_object_get(object, "retried_together")) &&
             wait > json_number_value(json_object_get(object, "wait"))) {
             json_put(object, "wait", json_real(wait));
