@@ -632,6 +632,16 @@ void route_address(const struct conf *conf, struct slice sender, struct slice re
     (void)find_route(conf, sender, recipient, ret_route); /* its origin is not needed */
 }
 
+bool route_ignores_case(const struct conf *conf, struct slice recipient)
+{
+    const struct conf_transport *transport;
+    struct route route;
+
+    route_address(conf, ROUTE_NO_SENDER, recipient, &route);
+    transport = conf_transport_find(conf, slice_string(route.transport));
+    return transport != NULL && transport->policy.agent == CONF_AGENT_MAILDIR;
+}
+
 bool route_is_recipients(struct slice nexthop, struct slice recipient)
 {
     struct slice domain = route_domain(recipient);

@@ -104,6 +104,9 @@ bool route_forced(const struct conf *conf, struct slice target, struct slice rec
 /* Sets the name of the destination for the transport and next hop of *route. */
 void route_destination(const struct conf *conf, struct slice recipient, struct route *route);
 
+/* Does the recipient's delivery use its local part without case? So does delivery to maildirs. */
+bool route_ignores_case(const struct conf *conf, struct slice recipient);
+
 /* Returns the domain of an address, after its last `@`; empty without one. */
 struct slice route_domain(struct slice address);
 

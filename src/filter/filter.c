@@ -297,7 +297,10 @@ static bool begin(struct filter *f, const struct frame *frame)
     for (size_t i = 0; ok && i < assignment->ask.rcpt_count; i++) {
         const struct wire_deliver_rcpt *r = &assignment->ask.rcpts[i];
 
-        ok = draft_add_rcpt(&j->mail.draft, r->address, r->orcpt, r->notify);
+        ok = draft_add_rcpt(
+            &j->mail.draft,
+            &(struct wire_rcpt){.address = r->address, .orcpt = r->orcpt, .notify = r->notify},
+            false);
     }
     if (!ok) {
         defer(j, NO_MEMORY);

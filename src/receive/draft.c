@@ -6,7 +6,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "address.h"
 #include "check.h"
+#include "hash.h"
 #include "mem.h"
 
 /* Minimum bytes of a write to the memfd; smaller pieces are collected. A peer that sends lines of
@@ -17,9 +19,17 @@
 
 /* Record before each address in the envelope. It is not aligned, so it is copied in and out. */
 struct record {
-    uint32_t notify;
+    uint16_t notify;
+    uint16_t ignores_case; /* 1: the local part is compared without case */
     uint16_t address_len;
     uint16_t extra_len; /* length of ENVID or ORCPT */
+};
+
+/* Recipient of the envelope, found by the hash of its address in the form that is compared. */
+struct draft_known {
+    UT_hash_handle hh;
+    uint64_t sum; /* key */
+    size_t at;    /* offset of its record */
 };
 
 _Static_assert(ADDRESS_MAX <= UINT16_MAX && DSN_ORCPT_MAX <= UINT16_MAX, "lengths fit a record");
@@ -39,9 +49,30 @@ void draft_init(struct draft *d, struct draft_budget *budget, uint64_t inline_ma
     buf_init(&d->header, DRAFT_HEADER_MAX + DRAFT_INLINE_MAX + PIECE_SIZE);
 }
 
-/* Releases all memory; keeps the charge. */
+static void give_back(struct draft *d, uint64_t bytes)
+{
+    CHECK(bytes <= d->charged);
+    d->charged -= bytes;
+    d->budget->used -= bytes;
+}
+
+static void forget_known(struct draft *d)
+{
+    struct draft_known *k, *following;
+
+    HASH_ITER(hh, d->known, k, following)
+    {
+        HASH_DEL(d->known, k);
+        mem_free(k);
+        give_back(d, sizeof *k);
+    }
+    d->known_end = 0;
+}
+
+/* Releases all memory; keeps the charge, except that of the hash. */
 static void release(struct draft *d)
 {
+    forget_known(d);
     buf_fini(&d->envelope);
     buf_fini(&d->content);
     buf_fini(&d->header);
@@ -52,13 +83,6 @@ static void release(struct draft *d)
     d->fd_size = 0;
     d->rcpts = 0;
     d->apart = false;
-}
-
-static void give_back(struct draft *d, uint64_t bytes)
-{
-    CHECK(bytes <= d->charged);
-    d->charged -= bytes;
-    d->budget->used -= bytes;
 }
 
 void draft_drop(struct draft *d)
@@ -91,16 +115,19 @@ bool draft_reserve(struct draft *d, uint64_t bytes)
     return !d->failed && charge(d, bytes);
 }
 
-static bool add_record(struct draft *d, struct slice address, struct slice extra, uint32_t notify)
+static bool add_record(struct draft *d, struct slice address, struct slice extra, uint32_t notify,
+                       bool ignores_case)
 {
     struct record record = {
-        .notify = notify,
+        .notify = (uint16_t)notify,
+        .ignores_case = ignores_case,
         .address_len = (uint16_t)address.len,
         .extra_len = (uint16_t)extra.len,
     };
 
     CHECK(address.len <= ADDRESS_MAX);
     CHECK(extra.len <= DSN_ORCPT_MAX);
+    CHECK(notify <= UINT16_MAX);
     d->last_rcpt = buf_len(&d->envelope);
     if (!charge(d, sizeof record + address.len + extra.len)) {
         return false;
@@ -110,8 +137,9 @@ static bool add_record(struct draft *d, struct slice address, struct slice extra
     return buf_add(&d->envelope, extra) || fail(d);
 }
 
-/* Removes the record at the front of *rest and returns it in *ret. */
-static void take_record(struct slice *rest, struct wire_rcpt *ret)
+/* Removes the record at the front of *rest and returns it in *ret. Returns whether its local part is
+ * compared without case. */
+static bool take_rcpt(struct slice *rest, struct wire_rcpt *ret)
 {
     struct record record;
 
@@ -123,23 +151,107 @@ static void take_record(struct slice *rest, struct wire_rcpt *ret)
     ret->orcpt = slice_of(rest->ptr + record.address_len, record.extra_len);
     ret->notify = record.notify;
     *rest = slice_skip(*rest, (size_t)record.address_len + record.extra_len);
+    return record.ignores_case != 0;
+}
+
+static void take_record(struct slice *rest, struct wire_rcpt *ret)
+{
+    (void)take_rcpt(rest, ret); /* nothing is compared */
+}
+
+/* Writes an address in the form that is compared, and returns it. */
+static struct slice compared_form(struct slice address, bool ignores_case, char room[ADDRESS_MAX])
+{
+    size_t lower_from = ignores_case ? 0 : address_split(address).local.len;
+
+    CHECK(address.len <= ADDRESS_MAX);
+    for (size_t i = 0; i < address.len; i++) {
+        room[i] = i < lower_from ? address.ptr[i] : ascii_lower(address.ptr[i]);
+    }
+    return slice_of(room, address.len);
+}
+
+/* Is the recipient that `k` refers to this one? */
+static bool is_same(const struct draft *d, const struct draft_known *k, struct slice form)
+{
+    struct slice rest = slice_skip(buf_slice(&d->envelope), k->at);
+    char room[ADDRESS_MAX];
+    struct wire_rcpt other;
+    bool ignores_case = take_rcpt(&rest, &other);
+
+    return slice_equal(compared_form(other.address, ignores_case, room), form);
+}
+
+/* Adds the recipients after `known_end` to the hash. Of two equal sums, which only chance makes, the
+ * second recipient is left out; it would be kept twice at worst. Returns false if the draft has
+ * failed. */
+static bool learn_rcpts(struct draft *d)
+{
+    struct slice all = buf_slice(&d->envelope), rest = slice_skip(all, d->known_end);
+    char room[ADDRESS_MAX];
+    struct wire_rcpt rcpt;
+
+    if (d->known_end == 0) {
+        take_record(&rest, &rcpt); /* the sender */
+    }
+    while (rest.len > 0) {
+        size_t at = all.len - rest.len;
+        bool ignores_case = take_rcpt(&rest, &rcpt);
+        struct slice form = compared_form(rcpt.address, ignores_case, room);
+        uint64_t sum = hash_bytes(form.ptr, form.len);
+        struct draft_known *k;
+
+        HASH_FIND(hh, d->known, &sum, sizeof sum, k);
+        if (k != NULL) {
+            continue;
+        }
+        if (!charge(d, sizeof *k)) {
+            return false;
+        }
+        k = mem_new(sizeof *k);
+        k->sum = sum;
+        k->at = at;
+        HASH_ADD(hh, d->known, sum, sizeof k->sum, k);
+    }
+    d->known_end = all.len;
+    return true;
+}
+
+static bool is_known(const struct draft *d, struct slice address, bool ignores_case)
+{
+    char room[ADDRESS_MAX];
+    struct slice form = compared_form(address, ignores_case, room);
+    uint64_t sum = hash_bytes(form.ptr, form.len);
+    struct draft_known *k;
+
+    HASH_FIND(hh, d->known, &sum, sizeof sum, k);
+    return k != NULL && is_same(d, k, form);
 }
 
 bool draft_begin(struct draft *d, struct slice sender, struct slice envid)
 {
     draft_drop(d);
-    return add_record(d, sender, envid, 0);
+    return add_record(d, sender, envid, 0, false);
 }
 
-bool draft_add_rcpt(struct draft *d, struct slice address, struct slice orcpt, uint32_t notify)
+bool draft_add_rcpt(struct draft *d, const struct wire_rcpt *rcpt, bool ignores_case)
 {
     if (d->failed) {
         return false;
     }
+    if (d->rcpts > 0) { /* most mail has one recipient, and needs no hash */
+        if (!learn_rcpts(d)) {
+            return false;
+        }
+        if (is_known(d, rcpt->address, false) ||
+            (ignores_case && is_known(d, rcpt->address, true))) {
+            return true;
+        }
+    }
     if (d->rcpts == WIRE_RCPTS_MAX) {
         return fail(d);
     }
-    if (!add_record(d, address, orcpt, notify)) {
+    if (!add_record(d, rcpt->address, rcpt->orcpt, rcpt->notify, ignores_case)) {
         return false;
     }
     d->rcpts++;
@@ -178,6 +290,9 @@ void draft_undo_rcpt(struct draft *d)
 {
     if (!d->failed) {
         CHECK(d->rcpts > 0);
+        if (d->known_end > d->last_rcpt) {
+            forget_known(d);
+        }
         give_back(d, buf_len(&d->envelope) - d->last_rcpt);
         buf_truncate(&d->envelope, d->last_rcpt);
         d->rcpts--;
@@ -466,19 +581,20 @@ static bool rewrite(struct draft *d, const struct slice *sender, const struct sl
     struct buf old = d->envelope;
     struct slice rest = buf_slice(&old);
     struct wire_rcpt record;
-    bool ok;
+    bool ok, ignores_case;
 
     *ret_removed = 0;
+    forget_known(d);
     buf_init(&d->envelope, DRAFT_ENVELOPE_MAX);
     take_record(&rest, &record);
-    ok = add_record(d, sender != NULL ? *sender : record.address, record.orcpt, 0);
+    ok = add_record(d, sender != NULL ? *sender : record.address, record.orcpt, 0, false);
     while (ok && rest.len > 0) {
-        take_record(&rest, &record);
+        ignores_case = take_rcpt(&rest, &record);
         if (without != NULL && slice_equal_nocase(record.address, *without)) {
             (*ret_removed)++;
             d->rcpts--;
         } else {
-            ok = add_record(d, record.address, record.orcpt, record.notify);
+            ok = add_record(d, record.address, record.orcpt, record.notify, ignores_case);
         }
     }
     if (ok) {

@@ -13,6 +13,10 @@
  * For filters the header section is kept apart from the body (draft_keep_header), so that a filter
  * can replace it while the body, which may be large, stays in place.
  *
+ * Each recipient is in the envelope once, however often the client names it: a second delivery would
+ * be a second copy in the same mailbox. Domains are compared without case, local parts as given,
+ * except where the recipient's own delivery ignores case.
+ *
  * A submitted draft is charged until draft_drop, because its content waits in a channel or in the
  * queue process. Embed the struct; its fields are private to draft.c.
  */
@@ -40,6 +44,8 @@ struct draft_budget {
     uint64_t used; /* 0..max */
 };
 
+struct draft_known;
+
 struct draft {
     struct draft_budget *budget; /* borrowed */
     uint64_t inline_max;         /* maximum bytes of content in memory */
@@ -50,7 +56,9 @@ struct draft {
     uint64_t fd_size;            /* bytes in the memfd */
     size_t last_rcpt;            /* offset of the last recipient's record in `envelope` */
     uint32_t rcpts;
-    uint64_t held; /* charged bytes of draft_hold */
+    struct draft_known *known; /* hash of the recipients before `known_end` */
+    size_t known_end;          /* offset in `envelope` */
+    uint64_t held;             /* charged bytes of draft_hold */
     bool failed;
     bool apart;             /* true if `header` has the header section */
     struct buf header;      /* header section up to its last line end, without the empty line */
@@ -64,10 +72,12 @@ void draft_drop(struct draft *d);
 
 /* Returns false if the draft has failed now or before, as do the next two functions. */
 bool draft_begin(struct draft *d, struct slice sender, struct slice envid);
-bool draft_add_rcpt(struct draft *d, struct slice address, struct slice orcpt, uint32_t notify);
+/* Adds a recipient, unless it is in the envelope already; the first one's ORCPT and NOTIFY stay.
+ * `ignores_case`: its local part is compared without case (route_ignores_case). */
+bool draft_add_rcpt(struct draft *d, const struct wire_rcpt *rcpt, bool ignores_case);
 bool draft_add_content(struct draft *d, struct slice bytes);
 
-/* Removes the last recipient. */
+/* Removes the last recipient that was added. */
 void draft_undo_rcpt(struct draft *d);
 
 /* Keeps the header section apart from the body. Call it after draft_begin, before any content. */

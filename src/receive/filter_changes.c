@@ -148,19 +148,6 @@ enum filter_change_result filter_changes_take(struct filter_changes *c,
     UNREACHABLE("a change that is none");
 }
 
-static bool is_rcpt(const struct draft *d, struct slice address)
-{
-    struct slice there;
-    size_t at = 0;
-
-    while (draft_next_rcpt(d, &at, &there)) {
-        if (slice_equal_nocase(there, address)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool apply_envelope(struct filter_changes *c)
 {
     struct slice rest = buf_slice(&c->envelope);
@@ -176,8 +163,8 @@ static bool apply_envelope(struct filter_changes *c)
             (void)draft_set_sender(c->draft, address);
         } else if (record.change == MILTER_DELETE_RCPT) {
             (void)draft_remove_rcpt(c->draft, address);
-        } else if (!is_rcpt(c->draft, address)) {
-            (void)draft_add_rcpt(c->draft, address, SLICE(""), NOTIFY_DEFAULT);
+        } else {
+            (void)draft_add_rcpt(c->draft, &(struct wire_rcpt){.address = address}, true);
         }
     }
     return !c->draft->failed;

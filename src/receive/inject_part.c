@@ -121,10 +121,11 @@ static struct server_reply take_rcpt(struct inject_part *part, struct slice rcpt
         return SERVER_ACCEPT;
     }
     if (!receive_has_memory(s->all, s->settings, &s->place, ADDRESS_MAX) ||
-        !draft_add_rcpt(&part->intake.draft, rcpt, slice_of(NULL, 0), NOTIFY_DEFAULT)) {
+        !draft_add_rcpt(&part->intake.draft, &(struct wire_rcpt){.address = rcpt},
+                        verdict.ignores_case)) {
         return NO_MEMORY;
     }
-    part->rcpts++;
+    part->rcpts = draft_rcpts(&part->intake.draft);
     part->utf8 |= !address_is_ascii(rcpt);
     return SERVER_ACCEPT;
 }

@@ -26,6 +26,7 @@
 #include "mem.h"
 #include "printable.h"
 #include "role.h"
+#include "route.h"
 #include "stream.h"
 #include "wire.h"
 
@@ -386,20 +387,27 @@ static char *qualify(const struct pickup *p, struct slice address)
     return buf_take(&b);
 }
 
-/* Begins the draft with the sender, or adds recipient number `i`. Returns the fault, or NULL. */
-static const char *take_address(struct pickup *p, struct slice address, size_t i, bool is_sender)
+/* Begins the draft with the sender, or adds recipient `*r` if it is not NULL. Returns the fault, or
+ * NULL. */
+static const char *take_address(struct pickup *p, struct slice address,
+                                const struct maildrop_rcpt *r)
 {
-    const struct maildrop *m = &p->file->envelope;
+    struct draft *d = &p->file->mail.draft;
     char *owned = qualify(p, address);
     const char *why = NULL;
+    bool ok;
 
     address = owned == NULL ? address : slice_string(owned);
     if (address.len > ADDRESS_MAX) {
-        why = is_sender ? "the sender's address is too long" : "a recipient's address is too long";
-    } else if (is_sender ? !draft_begin(&p->file->mail.draft, address, m->envid)
-                         : !draft_add_rcpt(&p->file->mail.draft, address, m->rcpts[i].orcpt,
-                                           m->rcpts[i].notify)) {
-        why = "its recipients take too much room";
+        why = r == NULL ? "the sender's address is too long" : "a recipient's address is too long";
+    } else {
+        ok = r == NULL
+                 ? draft_begin(d, address, p->file->envelope.envid)
+                 : draft_add_rcpt(d,
+                                  &(struct wire_rcpt){
+                                      .address = address, .orcpt = r->orcpt, .notify = r->notify},
+                                  route_ignores_case(p->role->conf, address));
+        why = ok ? NULL : "its recipients take too much room";
     }
     mem_free(owned);
     return why;
@@ -408,10 +416,10 @@ static const char *take_address(struct pickup *p, struct slice address, size_t i
 static const char *take_envelope(struct pickup *p)
 {
     const struct maildrop *m = &p->file->envelope;
-    const char *why = take_address(p, m->sender, 0, true);
+    const char *why = take_address(p, m->sender, NULL);
 
     for (size_t i = 0; i < m->rcpt_count && why == NULL; i++) {
-        why = take_address(p, m->rcpts[i].address, i, false);
+        why = take_address(p, m->rcpts[i].address, &m->rcpts[i]);
     }
     draft_keep_header(&p->file->mail.draft);
     return why;

@@ -68,5 +68,6 @@ struct server_reply receive_judge(const struct conf *conf, bool may_relay, struc
         return (struct server_reply){verdict->status[0] == '4' ? 450 : 550, verdict->status,
                                      buf_slice(text)};
     }
+    verdict->ignores_case = transport->policy.agent == CONF_AGENT_MAILDIR;
     return SERVER_ACCEPT;
 }

@@ -23,6 +23,7 @@ struct conf;
 struct receive_verdict {
     struct buf *text; /* the caller's; cleared first */
     char status[RECEIVE_STATUS_MAX];
+    bool ignores_case; /* with code 0: the recipient's delivery uses its local part without case */
 };
 
 /* Returns the reply to RCPT; code 0: accepted. The reply borrows from *verdict. */

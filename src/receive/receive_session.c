@@ -403,7 +403,10 @@ static void on_rcpt(struct receive_session *s, const struct server_rcpt *rcpt)
                                           .text = s->text};
     struct receive_verdict verdict = {.text = &s->all->text};
     struct arrival_words words = {.text = &s->all->text, .rule = &s->all->rule};
+    const struct wire_rcpt added = {
+        .address = rcpt->recipient, .orcpt = rcpt->orcpt, .notify = rcpt->notify};
     const struct conf *conf = s->all->role->conf;
+    const uint32_t before = draft_rcpts(&s->draft);
     struct server_reply reply;
 
     s->stage = STAGE_RCPT;
@@ -416,12 +419,13 @@ static void on_rcpt(struct receive_session *s, const struct server_rcpt *rcpt)
         reply = arrival_rcpt(&s->arrival, conf, &client, draft_sender(&s->draft), rcpt->recipient,
                              &words);
     }
-    if (reply.code == 0 &&
-        (!has_memory(s, s->settings->smtp.limits.command_bytes) ||
-         !draft_add_rcpt(&s->draft, rcpt->recipient, rcpt->orcpt, rcpt->notify))) {
+    if (reply.code == 0 && (!has_memory(s, s->settings->smtp.limits.command_bytes) ||
+                            !draft_add_rcpt(&s->draft, &added, verdict.ignores_case))) {
         reply = RECEIVE_NO_MEMORY;
     }
-    if (reply.code == 0 && words.ask.text[0] != '\0') {
+    if (reply.code == 0 && draft_rcpts(&s->draft) == before) {
+        server_answer(s->server, SERVER_ACCEPT); /* the envelope has this recipient already */
+    } else if (reply.code == 0 && words.ask.text[0] != '\0') {
         ask_peer(s, &words.ask, rcpt->recipient);
     } else if (reply.code == 0) {
         accept_rcpt(s);

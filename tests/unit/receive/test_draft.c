@@ -1,6 +1,7 @@
 #include "unit.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -9,6 +10,15 @@
 
 #include "draft.h"
 #include "mem.h"
+
+static bool add_rcpt(struct draft *d, const char *address, const char *orcpt, uint32_t notify)
+{
+    return draft_add_rcpt(d,
+                          &(struct wire_rcpt){.address = slice_string(address),
+                                              .orcpt = slice_string(orcpt),
+                                              .notify = notify},
+                          false);
+}
 
 static void never(void *arg, struct channel *ch)
 {
@@ -49,8 +59,8 @@ static void a_draft_arrives_as_it_was_written(void **unused)
     draft_init(&d, &budget, 1000);
     assert_true(draft_begin(&d, SLICE("s@a.test"), SLICE("env+2Did")));
     assert_int_equal(draft_first_rcpt(&d).len, 0);
-    assert_true(draft_add_rcpt(&d, SLICE("one@b.test"), SLICE("rfc822;x@y"), NOTIFY_NEVER));
-    assert_true(draft_add_rcpt(&d, SLICE("two@b.test"), SLICE(""), NOTIFY_DEFAULT));
+    assert_true(add_rcpt(&d, "one@b.test", "rfc822;x@y", NOTIFY_NEVER));
+    assert_true(add_rcpt(&d, "two@b.test", "", NOTIFY_DEFAULT));
     assert_true(slice_equal(draft_sender(&d), SLICE("s@a.test")));
     assert_true(slice_equal(draft_first_rcpt(&d), SLICE("one@b.test")));
     assert_true(draft_add_content(&d, SLICE("Subject: x\r\n")));
@@ -99,7 +109,7 @@ static void large_content_travels_in_a_sealed_memfd(void **unused)
 
         draft_init(&d, &budget, 1000);
         assert_true(draft_begin(&d, SLICE(""), SLICE("")));
-        assert_true(draft_add_rcpt(&d, SLICE("one@b.test"), SLICE(""), 0));
+        assert_true(add_rcpt(&d, "one@b.test", "", 0));
         for (size_t at = 0; at < size; at += piece_sizes[k]) {
             size_t len = size - at < piece_sizes[k] ? size - at : piece_sizes[k];
             assert_true(draft_add_content(&d, slice_of(bytes + at, len)));
@@ -136,11 +146,11 @@ static void the_budget_is_shared_and_what_exceeds_it_fails_alone(void **unused)
     draft_init(&b, &budget, 100);
     assert_true(draft_begin(&a, SLICE("a@x"), SLICE("")));
     assert_true(draft_begin(&b, SLICE("b@x"), SLICE("")));
-    assert_true(draft_add_rcpt(&b, SLICE("r@x"), SLICE(""), 0));
+    assert_true(add_rcpt(&b, "r@x", "", 0));
     assert_true(draft_add_content(&a, slice_of(big, sizeof big)));
     assert_false(draft_add_content(&b, slice_of(big, sizeof big)));
     assert_false(draft_add_content(&b, SLICE("x"))); /* it stays failed */
-    assert_false(draft_add_rcpt(&b, SLICE("r@x"), SLICE(""), 0));
+    assert_false(add_rcpt(&b, "r@x", "", 0));
     assert_false(draft_finish(&b));
     assert_int_equal(draft_sender(&b).len, 0);
     assert_int_equal(budget.used, a.charged);
@@ -153,6 +163,78 @@ static void the_budget_is_shared_and_what_exceeds_it_fails_alone(void **unused)
     assert_int_equal(budget.used, 0);
 }
 
-UNIT_MAIN(cmocka_unit_test(a_draft_arrives_as_it_was_written),
+/* Addresses that clients give twice, and addresses that only look alike. */
+static void a_recipient_is_in_the_envelope_once(void **unused)
+{
+    static const struct {
+        const char *address;
+        bool ignores_case, added;
+    } cases[] = {
+        {"u@b.test", false, true},
+        {"u@b.test", false, false},
+        {"u@B.Test", false, false},
+        {"U@b.test", false, true}, /* its site may distinguish them */
+        {"U@B.TEST", false, false},
+        {"u@loc.test", true, true},
+        {"U@Loc.test", true, false},
+        {"u@loc.test", false, false}, /* the same text, given by a filter */
+        {"\"a@x\"@b.test", false, true},
+        {"\"a@X\"@b.test", false, true},
+        {"\"a@x\"@B.test", false, false},
+        {"u@[IPv6:2001:DB8::1]", false, true},
+        {"u@[ipv6:2001:db8::1]", false, false},
+        {"u+x@b.test", false, true},
+        {"u", false, true},
+        {"u@b.test.", false, true}, /* not a stored form: nothing is normalised here */
+    };
+    struct draft_budget budget = {.max = 100000};
+    struct draft d;
+    uint32_t count = 0;
+
+    (void)unused;
+    draft_init(&d, &budget, 1000);
+    assert_true(draft_begin(&d, SLICE("u@b.test"), SLICE("")));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct wire_rcpt rcpt = {.address = slice_string(cases[i].address),
+                                       .notify = i == 0 ? NOTIFY_NEVER : NOTIFY_SUCCESS};
+
+        assert_true(draft_add_rcpt(&d, &rcpt, cases[i].ignores_case));
+        count += cases[i].added;
+        assert_int_equal(draft_rcpts(&d), count);
+    }
+    struct wire_rcpt *rcpts = draft_envelope(&d);
+    assert_int_equal(rcpts[0].notify, NOTIFY_NEVER); /* the first one's */
+    mem_free(rcpts);
+    draft_drop(&d);
+    assert_int_equal(budget.used, 0);
+}
+
+/* A recipient that was taken back, or that a filter removed, may come again. */
+static void a_removed_recipient_can_be_added_again(void **unused)
+{
+    struct draft_budget budget = {.max = 1 << 24};
+    struct draft d;
+    char address[32];
+
+    (void)unused;
+    draft_init(&d, &budget, 1000);
+    assert_true(draft_begin(&d, SLICE(""), SLICE("")));
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 2000; i++) {
+            (void)snprintf(address, sizeof address, "u%d@b.test", i);
+            assert_true(add_rcpt(&d, address, "", 0));
+        }
+        assert_int_equal(draft_rcpts(&d), 2000);
+        draft_undo_rcpt(&d);
+        assert_int_equal(draft_remove_rcpt(&d, SLICE("u5@b.test")), 1);
+        assert_int_equal(draft_rcpts(&d), 1998);
+    }
+    draft_drop(&d);
+    assert_int_equal(budget.used, 0);
+}
+
+UNIT_MAIN(cmocka_unit_test(a_recipient_is_in_the_envelope_once),
+          cmocka_unit_test(a_removed_recipient_can_be_added_again),
+          cmocka_unit_test(a_draft_arrives_as_it_was_written),
           cmocka_unit_test(large_content_travels_in_a_sealed_memfd),
           cmocka_unit_test(the_budget_is_shared_and_what_exceeds_it_fails_alone))

@@ -7,6 +7,15 @@
 
 #define INLINE 64u
 
+static bool add_rcpt(struct draft *d, const char *address, const char *orcpt, uint32_t notify)
+{
+    return draft_add_rcpt(d,
+                          &(struct wire_rcpt){.address = slice_string(address),
+                                              .orcpt = slice_string(orcpt),
+                                              .notify = notify},
+                          false);
+}
+
 static struct draft_budget budget;
 
 /* A finished draft with two recipients. */
@@ -15,8 +24,8 @@ static void make(struct draft *d, const char *content)
     budget = (struct draft_budget){.max = 1 << 20};
     draft_init(d, &budget, INLINE);
     assert_true(draft_begin(d, SLICE("s@a.test"), SLICE("env")));
-    assert_true(draft_add_rcpt(d, SLICE("one@b.test"), SLICE("rfc822;x"), NOTIFY_NEVER));
-    assert_true(draft_add_rcpt(d, SLICE("two@b.test"), SLICE(""), NOTIFY_DEFAULT));
+    assert_true(add_rcpt(d, "one@b.test", "rfc822;x", NOTIFY_NEVER));
+    assert_true(add_rcpt(d, "two@b.test", "", NOTIFY_DEFAULT));
     draft_keep_header(d);
     for (size_t i = 0; i < strlen(content); i++) { /* any split */
         assert_true(draft_add_content(d, slice_of(content + i, 1)));
@@ -218,12 +227,14 @@ static void the_last_recipient_can_be_taken_back(void **unused)
     budget = (struct draft_budget){.max = 10000};
     draft_init(&d, &budget, INLINE);
     assert_true(draft_begin(&d, SLICE("s@a.test"), SLICE("")));
-    assert_true(draft_add_rcpt(&d, SLICE("one@b.test"), SLICE(""), 0));
-    uint64_t used = budget.used;
-    assert_true(draft_add_rcpt(&d, SLICE("two@b.test"), SLICE(""), 0));
+    assert_true(add_rcpt(&d, "one@b.test", "", 0));
+    assert_true(add_rcpt(&d, "two@b.test", "", 0));
+    draft_undo_rcpt(&d);
+    uint64_t used = budget.used; /* with the hash of the recipients before the last one */
+    assert_true(add_rcpt(&d, "two@b.test", "", 0));
     draft_undo_rcpt(&d);
     assert_int_equal(budget.used, used);
-    assert_true(draft_add_rcpt(&d, SLICE("three@b.test"), SLICE(""), 0));
+    assert_true(add_rcpt(&d, "three@b.test", "", 0));
     want_rcpts(&d, "one@b.test three@b.test ");
     assert_int_equal(draft_rcpts(&d), 2);
     draft_drop(&d);

@@ -16,6 +16,15 @@ struct fixture {
     struct draft_budget budget;
 };
 
+static bool add_rcpt(struct draft *d, const char *address, const char *orcpt, uint32_t notify)
+{
+    return draft_add_rcpt(d,
+                          &(struct wire_rcpt){.address = slice_string(address),
+                                              .orcpt = slice_string(orcpt),
+                                              .notify = notify},
+                          false);
+}
+
 static void begin(struct fixture *f, uint64_t inline_max)
 {
     const struct conf_world world = {.hostname = "h.test"};
@@ -46,7 +55,7 @@ static struct server_reply envelope(void *arg, struct slice header)
 
     (void)header;
     assert_true(draft_begin(&i->draft, SLICE("s@a.test"), SLICE("")));
-    assert_true(draft_add_rcpt(&i->draft, SLICE("r@b.test"), SLICE(""), 0));
+    assert_true(add_rcpt(&i->draft, "r@b.test", "", 0));
     return (struct server_reply){0};
 }
 
