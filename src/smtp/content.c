@@ -13,6 +13,10 @@
  *     |  CR other
  *     |  v  |
  *     +-LF- AFTER_CR
+ *
+ * With content_accept_bare_lf, LF without CR is read as CRLF everywhere: it is a piece of its own,
+ * for which a constant is returned. Without it, a line of one dot between bare LFs is looked for by
+ * a state beside these (enum content_dot).
  */
 #include "content.h"
 
@@ -21,10 +25,17 @@
 #include "check.h"
 
 static const char carriage_return[1] = "\r";
+static const char line_end[2] = "\r\n";
 
 void content_init(struct content *c, enum content_framing framing)
 {
     *c = (struct content){.framing = framing, .place = CONTENT_AT_START};
+}
+
+void content_accept_bare_lf(struct content *c)
+{
+    CHECK(c->facts.bytes == 0);
+    c->bare_lf = true;
 }
 
 static bool has_8bit(struct slice bytes)
@@ -206,6 +217,26 @@ static void line_feed(struct content *c)
         c->facts.flags |= CONTENT_BARE_LF;
         line_grew(c, 1);
         c->place = CONTENT_IN_LINE;
+        c->dot = c->framing == CONTENT_DOTTED ? CONTENT_DOT_AWAITED : CONTENT_DOT_NONE;
+    }
+}
+
+/* Looks for a line of one dot after a bare LF, in the bytes that follow it. */
+static void look_for_dot(struct content *c, const char *at, const char *end)
+{
+    for (; at < end && c->dot != CONTENT_DOT_NONE; at++) {
+        bool ends = *at == '\n' && c->dot != CONTENT_DOT_AWAITED;
+
+        if (ends) {
+            c->facts.flags |= CONTENT_FALSE_END;
+        }
+        if (c->dot == CONTENT_DOT_AWAITED && *at == '.') {
+            c->dot = CONTENT_DOT_SEEN;
+        } else if (c->dot == CONTENT_DOT_SEEN && *at == '\r') {
+            c->dot = CONTENT_DOT_SEEN_CR;
+        } else {
+            c->dot = CONTENT_DOT_NONE;
+        }
     }
 }
 
@@ -234,6 +265,8 @@ static size_t run_length(struct content *c, struct slice in)
     while (at < end) {
         const char *lf;
 
+        look_for_dot(c, at, end);
+
         if (c->place == CONTENT_AT_START && *at == '.' && c->framing == CONTENT_DOTTED) {
             break;
         }
@@ -243,6 +276,9 @@ static size_t run_length(struct content *c, struct slice in)
             return in.len;
         }
         line_bytes(c, slice_of(at, (size_t)(lf - at)));
+        if (c->bare_lf && c->place != CONTENT_AFTER_CR) {
+            return (size_t)(lf - in.ptr); /* the LF is the next piece */
+        }
         line_feed(c);
         at = lf + 1;
     }
@@ -258,6 +294,19 @@ bool content_feed(struct content *c, struct slice in, size_t *ret_used, struct s
     *ret_content = slice_of(in.ptr, 0);
     *ret_used = 1;
 
+    if (in.ptr[0] == '\n' && c->bare_lf) {
+        if (place == CONTENT_AFTER_DOT || place == CONTENT_DOT_CR) {
+            c->place = CONTENT_ENDED;
+            return true;
+        }
+        if (place != CONTENT_AFTER_CR) {
+            c->place = CONTENT_AFTER_CR; /* as if one had come */
+            line_feed(c);
+            *ret_content = slice_of(line_end, sizeof line_end);
+            account(c, *ret_content, place);
+            return false;
+        }
+    }
     switch (place) {
     case CONTENT_AT_START:
         if (in.ptr[0] == '.' && c->framing == CONTENT_DOTTED) {
@@ -269,6 +318,9 @@ bool content_feed(struct content *c, struct slice in, size_t *ret_used, struct s
         if (in.ptr[0] == '\r') {
             c->place = CONTENT_DOT_CR;
             return false;
+        }
+        if (in.ptr[0] == '\n') {
+            c->facts.flags |= CONTENT_FALSE_END;
         }
         /* The dot was stuffing: the next byte is the first of the line, even if it is a dot. */
         c->place = CONTENT_IN_LINE;

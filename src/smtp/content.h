@@ -3,8 +3,8 @@
  * (counted by the caller).
  *
  * Content is kept in wire form: CRLF line ends, dots unstuffed. Only CRLF.CRLF (or .CRLF at the
- * very start) ends dotted content. A bare CR or a bare LF never ends a line, let alone the data;
- * SMTP smuggling depends on servers where it does. The scanner accepts any split of the input,
+ * very start) ends dotted content. A bare CR never ends a line, let alone the data, nor does a bare
+ * LF without content_accept_bare_lf; SMTP smuggling depends on servers where it does. The scanner accepts any split of the input,
  * copies nothing and allocates nothing. It returns slices of the input, or of a constant if a byte
  * held back at the end of the previous input is content after all. Its results do not depend on the
  * split.
@@ -35,9 +35,11 @@ enum content_flag {
     CONTENT_8BIT = 1 << 0,        /* a byte above 127 anywhere */
     CONTENT_HEADER_8BIT = 1 << 1, /* a byte above 127 in the header section */
     CONTENT_NUL = 1 << 2,
-    CONTENT_BARE_CR = 1 << 3,  /* a CR that no LF follows */
-    CONTENT_BARE_LF = 1 << 4,  /* an LF that no CR precedes */
-    CONTENT_LONG_LINE = 1 << 5 /* a line longer than CONTENT_LINE_ADVISED */
+    CONTENT_BARE_CR = 1 << 3,   /* a CR that no LF follows */
+    CONTENT_BARE_LF = 1 << 4,   /* an LF that no CR precedes */
+    CONTENT_LONG_LINE = 1 << 5, /* a line longer than CONTENT_LINE_ADVISED */
+    CONTENT_FALSE_END = 1 << 6  /* dotted content with a line of one dot that has LF without CR
+                                 * before or after it: some systems take it for the end */
 };
 
 /* Facts about the content; all may read the fields, content.c writes them. */
@@ -77,12 +79,22 @@ enum content_part {
     CONTENT_BODY,
 };
 
+/* Progress of a line of one dot after a bare LF. */
+enum content_dot {
+    CONTENT_DOT_NONE,
+    CONTENT_DOT_AWAITED, /* after the LF */
+    CONTENT_DOT_SEEN,
+    CONTENT_DOT_SEEN_CR, /* after the dot and a CR */
+};
+
 /* A scanner: a plain value; fields other than `facts` are private to content.c. */
 struct content {
     struct content_facts facts;
     enum content_framing framing;
     enum content_place place;
     enum content_part part;
+    bool bare_lf; /* see content_accept_bare_lf */
+    enum content_dot dot;
     uint64_t line_bytes; /* length of the current line so far */
     uint64_t field_at;   /* offset of the current header line */
     size_t name_len;     /* may exceed CONTENT_NAME_MAX; then the name matches nothing */
@@ -90,6 +102,10 @@ struct content {
 };
 
 void content_init(struct content *c, enum content_framing framing);
+
+/* Takes LF without CR for a line end, too, and returns CRLF for it. To be called before any
+ * input. */
+void content_accept_bare_lf(struct content *c);
 
 /* Reads from `in`. *ret_used is the number of bytes used, and *ret_content the content in them,
  * perhaps empty; it lasts as long as `in` (and never points into *c). Returns true at the end of

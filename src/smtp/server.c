@@ -64,6 +64,7 @@ struct server {
     size_t helo_len;
     bool extended; /* EHLO or LHLO */
     bool trusted;  /* see server_trust */
+    bool bare_lf;  /* see server_accept_bare_lf */
     bool tls;
     char tls_text[TLS_TEXT_MAX];
     size_t tls_text_len;
@@ -134,7 +135,7 @@ void server_config_default(struct server_config *ret_config)
         .limits =
             {
                 .message_bytes = 10240000,
-                .header_bytes = 102400,
+                .header_bytes = 1 << 20,
                 .command_bytes = 2048,
                 .line_bytes = 1 << 20,
                 .discard_bytes = 100 << 20,
@@ -469,6 +470,9 @@ static bool do_rcpt(struct server *s, struct slice argument, struct server_event
 static void content_begin(struct server *s, enum content_framing framing)
 {
     content_init(&s->content, framing);
+    if (s->bare_lf) {
+        content_accept_bare_lf(&s->content);
+    }
     s->spoiled = false;
     s->content_paid = MONO_NEVER;
 }
@@ -906,6 +910,19 @@ static bool gather_line(struct server *s, struct slice *in)
     return complete;
 }
 
+/* Removes the end of a complete line. Returns false if the line has a bare CR or LF: a client that
+ * sends such lines may have smuggled them in, and the rest can't be trusted. */
+static bool cut_line_end(const struct server *s, struct slice *line)
+{
+    size_t cr = slice_find(*line, '\r');
+
+    if (cr + 2 != line->len && !(s->bare_lf && cr == line->len)) {
+        return false;
+    }
+    line->len = cr == line->len ? line->len - 1 : cr;
+    return true;
+}
+
 static bool read_command(struct server *s, struct mono now, struct slice *in,
                          struct server_event *event)
 {
@@ -957,13 +974,11 @@ static bool read_command(struct server *s, struct mono now, struct slice *in,
     s->input_until = MONO_NEVER;
     s->line_done = true;
     line = buf_slice(&s->line);
-    if (slice_find(line, '\r') != line.len - 2) {
-        /* A client that sends such lines may have smuggled them in, and the rest can't be
-         * trusted. */
+    if (!cut_line_end(s, &line)) {
         dismiss(s, 521, "5.5.2", "Bare CR or LF in the command", "bare CR or LF in a command");
         return false;
     }
-    return run_line(s, slice_of(line.ptr, line.len - 2), event);
+    return run_line(s, line, event);
 }
 
 /* Reads the line that answers a challenge. */
@@ -993,12 +1008,12 @@ static bool read_login(struct server *s, struct mono now, struct slice *in,
     }
     s->input_until = MONO_NEVER;
     line = buf_slice(&s->login);
-    if (slice_find(line, '\r') != line.len - 2) {
+    if (!cut_line_end(s, &line)) {
         forget_login(s);
         dismiss(s, 521, "5.5.2", "Bare CR or LF in the command", "bare CR or LF in a command");
         return false;
     }
-    return take_login_line(s, slice_of(line.ptr, line.len - 2), event);
+    return take_login_line(s, line, event);
 }
 
 /* Content. */
@@ -1129,6 +1144,25 @@ static bool scan(struct server *s, struct slice in, size_t *ret_used, bool *ret_
     return content.len > 0;
 }
 
+/* Has the content a line of one dot whose neighbours end with LF? The client may have ended the
+ * content with it and wait for a reply, or something may be smuggled in. */
+static bool has_false_end(const struct server *s)
+{
+    return !s->config->accept_bare_newlines && (s->content.facts.flags & CONTENT_FALSE_END) != 0 &&
+           s->state == STATE_DATA;
+}
+
+/* Refuses the message at once, and closes: what follows may be content or commands. */
+static void refuse_false_end(struct server *s)
+{
+    const uint32_t count = final_replies(s);
+
+    for (uint32_t i = 0; i < count; i++) {
+        reply(s, 550, "5.6.11", "Bare LF in content");
+    }
+    close_session(s, "bare LF around the dot in content");
+}
+
 static bool read_data(struct server *s, struct mono now, struct slice *in,
                       struct server_event *event)
 {
@@ -1144,6 +1178,10 @@ static bool read_data(struct server *s, struct mono now, struct slice *in,
     handed_out = scan(s, *in, &used, &end, event);
     content_pay(s, now, used);
     *in = slice_skip(*in, used);
+    if (has_false_end(s)) {
+        refuse_false_end(s);
+        return false;
+    }
     return end ? message_complete(s, event) : handed_out;
 }
 
@@ -1293,6 +1331,12 @@ void server_trust(struct server *s)
 {
     CHECK(s->magic == SERVER_MAGIC);
     s->trusted = true;
+}
+
+void server_accept_bare_lf(struct server *s)
+{
+    CHECK(s->magic == SERVER_MAGIC);
+    s->bare_lf = true;
 }
 
 void server_free(struct server *s)

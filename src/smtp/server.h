@@ -55,7 +55,7 @@
  * relay. */
 struct server_limits {
     uint64_t message_bytes;    /* message_size_limit; 0 = none. Announced as SIZE */
-    uint64_t header_bytes;     /* header_size_limit, of the whole section; then 552 5.3.4 */
+    uint64_t header_bytes;     /* header_section_size_limit; then 552 5.3.4 */
     uint32_t command_bytes;    /* line_length_limit: longest command line, CRLF included; then 500
                                 * 5.5.2 and close. The 512 of RFC 5321 plus the additions for SIZE,
                                 * BODY, SMTPUTF8, RET, ENVID, NOTIFY and ORCPT are 1158 (RFC 3461,
@@ -102,10 +102,11 @@ struct server_config {
     bool etrn;                 /* offered (never in LMTP) */
     bool vrfy;                 /* VRFY is answered with 252; else 502 */
     bool accept_bare_newlines; /* content with bare CR or LF is kept unchanged instead of being
-                                * refused with 550 5.6.11 */
+                                * refused with 550 5.6.11 (see server_accept_bare_lf) */
     bool accept_early_talkers; /* input before the greeting is not refused */
-    bool accept_no_domain;     /* addresses without a domain are accepted (postmaster always is) */
-    bool strict_paths;         /* paths without <> are refused, and so are blanks after FROM: and
+    bool accept_no_domain; /* addresses without a domain are accepted (postmaster always is); the
+                                * owner completes them */
+    bool strict_paths;     /* paths without <> are refused, and so are blanks after FROM: and
                                 * TO: */
     struct server_limits limits;
 };
@@ -219,6 +220,11 @@ void server_offer_logins(struct server *s, unsigned mechanisms);
  * (except in LMTP), and names with blanks, control characters or bytes beyond ASCII, each of which
  * becomes '?'. */
 void server_trust(struct server *s);
+
+/* Takes LF without CR for a line end, too: in commands, in content, and around the dot that ends
+ * content. Only for clients that do not pass on what others write: between two systems that differ
+ * about line ends, content can hide commands. */
+void server_accept_bare_lf(struct server *s);
 
 /* Passes the dialogue to the listener while *wanted. All are borrowed for the session's life. */
 void server_listen(struct server *s, const bool *wanted, server_listener *listener, void *arg);

@@ -26,6 +26,7 @@ enum option {
     OPTION_NO_DOMAIN = 1 << 3,
     OPTION_STRICT = 1 << 4,
     OPTION_SMALL = 1 << 5,
+    OPTION_BARE_LF = 1 << 6,
 };
 
 struct play {
@@ -193,6 +194,9 @@ static void play(struct play *p, uint8_t options, struct slice in, size_t piece)
     buf_init(&p->replies, STORY_MAX);
     buf_init(&p->content, STORY_MAX);
     p->server = server_new(&p->config, (struct mono){1});
+    if ((options & OPTION_BARE_LF) != 0) {
+        server_accept_bare_lf(p->server);
+    }
     feed(p, slice_of("", 0));
     while (in.len > 0 && !p->over) {
         size_t len = piece < in.len ? piece : in.len;

@@ -23,6 +23,7 @@ struct talk {
     struct buf content;
     struct sasl_server login;
     bool closed;
+    bool bare_lf; /* LF is a line end */
 };
 
 static void talk_begin(struct talk *t)
@@ -191,6 +192,9 @@ static void talk_feed(struct talk *t, struct slice in)
 static void talk_through(struct talk *t, struct slice in, size_t piece, struct rng *rng)
 {
     t->server = server_new(&t->config, t->now);
+    if (t->bare_lf) {
+        server_accept_bare_lf(t->server);
+    }
     talk_feed(t, SLICE(""));
     while (in.len > 0 && !t->closed) {
         size_t len = piece > 0 ? piece : 1 + (size_t)rng_below(rng, 40);
@@ -215,8 +219,8 @@ struct dialogue {
 };
 
 /* Each dialogue in one piece, byte by byte and in random pieces. */
-static void check_dialogues(const struct dialogue *dialogues, size_t count,
-                            void (*adjust)(struct server_config *))
+static void check_talks(const struct dialogue *dialogues, size_t count,
+                        void (*adjust)(struct server_config *), bool bare_lf)
 {
     struct rng rng;
 
@@ -232,11 +236,18 @@ static void check_dialogues(const struct dialogue *dialogues, size_t count,
             if (adjust != NULL) {
                 adjust(&t.config);
             }
+            t.bare_lf = bare_lf;
             talk_through(&t, in, piece, &rng);
             assert_string_equal(buf_cstr(&t.story), dialogues[i].want);
             talk_end(&t);
         }
     }
+}
+
+static void check_dialogues(const struct dialogue *dialogues, size_t count,
+                            void (*adjust)(struct server_config *))
+{
+    check_talks(dialogues, count, adjust, false);
 }
 
 #define MAIL_RCPT      HELLO "MAIL FROM:<a@b.example>\r\nRCPT TO:<c@d.example>\r\n"
@@ -261,7 +272,18 @@ static void dialogues_tell_the_same_story_under_every_split(void **unused)
                                  "S:250 2.0.0 Ok\n[abort: client gave up with RSET]" SAYS_BYE},
         /* Smuggling: only CRLF.CRLF ends data, and bare line ends are refused by name. */
         {MAIL_RCPT "DATA\r\nx\n.\nMAIL FROM:<evil@b>\r\n.\r\n" QUIT, SAYS_MAIL_RCPT SAYS_354
+         "S:550 5.6.11 Bare LF in content\n[abort: bare LF around the dot in content]"
+         "[close: bare LF around the dot in content]"},
+        {MAIL_RCPT "DATA\r\nx\n.\r\n", SAYS_MAIL_RCPT SAYS_354
+         "S:550 5.6.11 Bare LF in content\n[abort: bare LF around the dot in content]"
+         "[close: bare LF around the dot in content]"},
+        {MAIL_RCPT "DATA\r\nx\r\n.\n", SAYS_MAIL_RCPT SAYS_354
+         "S:550 5.6.11 Bare LF in content\n[abort: bare LF around the dot in content]"
+         "[close: bare LF around the dot in content]"},
+        {MAIL_RCPT "DATA\r\nx\n\n..\n\r\n.\r\n" QUIT, SAYS_MAIL_RCPT SAYS_354
          "S:550 5.6.11 Bare LF in content\n[abort: Bare LF in content]" SAYS_BYE},
+        {MAIL_RCPT "BDAT 4 LAST\r\nx\n.\n" QUIT,
+         SAYS_MAIL_RCPT "S:550 5.6.11 Bare LF in content\n[abort: Bare LF in content]" SAYS_BYE},
         {MAIL_RCPT "DATA\r\nx\r\n.\rQUIT\r\n\r\n.\r\n" QUIT, SAYS_MAIL_RCPT SAYS_354
          "S:550 5.6.11 Bare CR in content\n[abort: Bare CR in content]" SAYS_BYE},
         /* Order of commands. */
@@ -494,6 +516,32 @@ static void bare_newlines_are_kept_when_told_so(void **unused)
 
     (void)unused;
     check_dialogues(dialogues, COUNT(dialogues), keep_newlines);
+}
+
+static void clients_may_end_lines_with_lf_if_accepted(void **unused)
+{
+    static const struct dialogue dialogues[] = {
+        {"EHLO c.example\nMAIL FROM:<a@b.example>\nRCPT TO:<c@d.example>\n"
+         "DATA\nA: b\n\n..x\n.\nQUIT\n",
+         SAYS_MAIL_RCPT SAYS_354
+         "[message 1 flags 0 bytes 12]A: b\r\n\r\n.x\r\nS:250 2.0.0 Ok\n" SAYS_BYE},
+        {MAIL_RCPT "DATA\r\nA: b\n\nx\n.\r\n" QUIT, SAYS_MAIL_RCPT SAYS_354
+         "[message 1 flags 0 bytes 11]A: b\r\n\r\nx\r\nS:250 2.0.0 Ok\n" SAYS_BYE},
+        {MAIL_RCPT "BDAT 3\nA:\nBDAT 4 LAST\nx\n.\n" QUIT,
+         SAYS_MAIL_RCPT "S:250 2.0.0 Ok, chunk received\n"
+                        "[message 1 flags 0 bytes 10]A:\r\nx\r\n.\r\nS:250 2.0.0 Ok\n" SAYS_BYE},
+        {MAIL_RCPT "DATA\nx\ry\n.\n" QUIT, SAYS_MAIL_RCPT SAYS_354
+         "S:550 5.6.11 Bare CR in content\n[abort: Bare CR in content]" SAYS_BYE},
+        {HELLO "NO\rOP\n", SAYS_HELLO "S:521 5.5.2 Bare CR or LF in the command\n"
+                                      "[close: bare CR or LF in a command]"},
+        {HELLO "NOOP\r\r\n", SAYS_HELLO "S:521 5.5.2 Bare CR or LF in the command\n"
+                                        "[close: bare CR or LF in a command]"},
+        {HELLO "\nNOOP\n" QUIT,
+         SAYS_HELLO "S:500 5.5.2 Command not recognized\nS:250 2.0.0 Ok\n" SAYS_BYE},
+    };
+
+    (void)unused;
+    check_talks(dialogues, COUNT(dialogues), NULL, true);
 }
 
 static void an_early_talker_is_refused(void **unused)
@@ -1044,6 +1092,7 @@ UNIT_MAIN(cmocka_unit_test(logins_go_through_under_every_split),
           cmocka_unit_test(lmtp_answers_for_each_recipient),
           cmocka_unit_test(limits_are_refused_by_name), cmocka_unit_test(loops_are_stopped),
           cmocka_unit_test(bare_newlines_are_kept_when_told_so),
+          cmocka_unit_test(clients_may_end_lines_with_lf_if_accepted),
           cmocka_unit_test(an_early_talker_is_refused), cmocka_unit_test(time_runs_out),
           cmocka_unit_test(a_drip_of_bytes_gains_no_time),
           cmocka_unit_test(much_content_at_once_buys_no_place_for_later),
