@@ -135,9 +135,9 @@ static struct server_reply try_content(struct trial *t)
         add_line(&message, slice_string(a->lines.items[i]));
     }
     message.failed = false; /* fits: no command line is as long */
-    arrival_data(&t->arrival, t->conf);
+    arrival_data(&t->arrival, &(struct arrival_author){.is_own = false});
     arrival_content(&t->arrival, buf_slice(&message), put_nowhere, NULL);
-    reply = arrival_end(&t->arrival, t->conf, t->client, put_nowhere, NULL);
+    reply = arrival_end(&t->arrival, t->client, put_nowhere, NULL);
     buf_fini(&message);
     return reply;
 }

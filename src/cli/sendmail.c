@@ -55,22 +55,20 @@ struct submission {
     unsigned notify;
     struct maildrop_rcpt *rcpts;
     size_t rcpt_count, rcpt_size;
+    size_t bad_count; /* texts given as recipients that are no addresses */
 };
 
 /* ---- errors --------------------------------------------------------------------------------- */
 
 static const char *program = "sendmail";
 
-__attribute__((format(printf, 2, 3))) _Noreturn static void stop(int status, const char *format,
-                                                                 ...)
+/* Prints an error. */
+__attribute__((format(printf, 1, 0))) static void complain(const char *format, va_list args)
 {
     char text[ERROR_TEXT_MAX];
     struct slice rest;
-    va_list args;
 
-    va_start(args, format);
     CHECK(vsnprintf(text, sizeof text, format, args) >= 0);
-    va_end(args);
     rest = slice_string(text);
     fprintf(stderr, "%s: ", program);
     while (rest.len > 0) {
@@ -79,6 +77,25 @@ __attribute__((format(printf, 2, 3))) _Noreturn static void stop(int status, con
         printable_fix(text + (line.ptr - text), line.len);
         fprintf(stderr, "%.*s\n", SLICE_ARGS(line));
     }
+}
+
+__attribute__((format(printf, 1, 2))) static void warn(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    complain(format, args);
+    va_end(args);
+}
+
+__attribute__((format(printf, 2, 3))) _Noreturn static void stop(int status, const char *format,
+                                                                 ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    complain(format, args);
+    va_end(args);
     exit(status);
 }
 
@@ -188,7 +205,8 @@ static bool add_rcpt(struct submission *sub, struct slice address, struct slice 
     return true;
 }
 
-/* Adds all addresses of a header's value or an argument. */
+/* Adds all addresses of a header's value or an argument. One that is no address is reported, and
+ * does not keep the mail from the others. */
 static void add_rcpts(struct submission *sub, struct slice value)
 {
     struct address_list list;
@@ -204,7 +222,10 @@ static void add_rcpts(struct submission *sub, struct slice value)
             }
             break;
         case ADDRESS_LIST_BAD:
-            stop(EX_DATAERR, "%.*s: not an address", SLICE_ARGS(buf_slice(&address)));
+            warn("%.*s: not an address, the mail is not sent there",
+                 SLICE_ARGS(buf_slice(&address)));
+            sub->bad_count++;
+            break;
         case ADDRESS_LIST_END:
             buf_fini(&address);
             return;
@@ -328,13 +349,25 @@ static bool is_one_of(struct slice name, const char *const *names)
     return false;
 }
 
+static bool is_resent(struct slice header)
+{
+    struct header_field field;
+
+    while (header_next(&header, &field)) {
+        if (slice_starts_nocase(field.name, SLICE("Resent-"))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Adds the recipients of the header; those of the Resent- fields if the mail was resent (RFC 5322,
  * 3.6.6). */
 static void rcpts_of_header(struct submission *sub, struct slice header)
 {
     static const char *const first[] = {"To", "Cc", "Bcc", NULL};
     static const char *const again[] = {"Resent-To", "Resent-Cc", "Resent-Bcc", NULL};
-    const char *const *wanted = (header_presence(header) & HEADER_RESENT) != 0 ? again : first;
+    const char *const *wanted = is_resent(header) ? again : first;
     struct header_field field;
     struct buf value;
 
@@ -347,22 +380,6 @@ static void rcpts_of_header(struct submission *sub, struct slice header)
         }
     }
     buf_fini(&value);
-}
-
-/* Writes the header without fields that must not be sent: hidden recipients, and fields that only
- * the last system may write. */
-static void write_header(struct slice header)
-{
-    static const char *const dropped[] = {"Bcc", "Resent-Bcc", "Return-Path", "Content-Length",
-                                          NULL};
-    struct header_field field;
-
-    while (header_next(&header, &field)) {
-        if (!is_one_of(field.name, dropped)) {
-            maildrop_write(&drop, field.whole);
-        }
-    }
-    maildrop_write(&drop, header);
 }
 
 static void check_size(const struct conf *conf)
@@ -422,14 +439,14 @@ static int send_mail(const struct conf *conf, const struct options *o, char **rc
     if (o->from_header) {
         rcpts_of_header(&sub, buf_slice(&header));
     }
+    if (sub.rcpt_count == 0 && sub.bad_count > 0) {
+        stop(EX_DATAERR, "no recipient is an address");
+    }
     if (sub.rcpt_count == 0) {
         stop(EX_USAGE, "no recipients: name them as arguments, or in the header with -t");
     }
     drop_create(conf->maildrop, &sub);
-    write_header(buf_slice(&header));
-    if (more && piece.ptr[0] != '\n' && piece.ptr[0] != '\r' && buf_len(&header) > 0) {
-        maildrop_write(&drop, SLICE("\n")); /* the body began without an empty line */
-    }
+    maildrop_write(&drop, buf_slice(&header)); /* pickup cleans it up */
     while (more) {
         maildrop_write(&drop, piece);
         check_size(conf);
@@ -443,7 +460,7 @@ static int send_mail(const struct conf *conf, const struct options *o, char **rc
     buf_fini(&in.bytes);
     buf_fini(&header);
     submission_fini(&sub);
-    return EX_OK;
+    return sub.bad_count > 0 ? EX_DATAERR : EX_OK;
 }
 
 /* ---- SMTP on standard input and output ------------------------------------------------------ */
@@ -565,6 +582,8 @@ static int speak_smtp(const struct conf *conf)
     config.limits.recipients = MAILDROP_RCPTS_MAX;
     submission_init(&sub);
     s = server_new(&config, now_mono());
+    server_trust(s);
+    server_accept_bare_lf(s);
     while (open) {
         server_next(s, now_mono(), &in, &event);
         open = smtp_event(s, conf, &sub, &event);

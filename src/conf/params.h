@@ -294,7 +294,18 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(SIZE, message_size_limit, "bytes", "10240000", 0, PARAM_NO_MAX,                              \
       "largest message; 0: no limit")                                                              \
     X(SIZE, header_size_limit, "bytes", "102400", 1, 1 << 30,                                      \
-      "largest header, all fields together")                                                       \
+      "largest field of the header; what is over it is left out")                                  \
+    X(SIZE, header_section_size_limit, "bytes", "1m", 1, 2 << 20,                                  \
+      "largest header, all fields together; a message with a larger one is refused")               \
+    X(BOOL, always_add_missing_headers, "", "no", 0, 0,                                            \
+      "mail of clients that may not relay gets From, Date and Message-ID, too, where they are "    \
+      "missing")                                                                                   \
+    X(STRING, smtpd_forbid_bare_newline, "", "reject", 0, 0,                                       \
+      NO_EFFECT "only clients of smtpd_forbid_bare_newline_exclusions may send lines that end "    \
+                "with LF alone")                                                                   \
+    X(LIST, smtpd_forbid_bare_newline_exclusions, "address/bits", "$relay_networks", 0, 0,         \
+      "clients whose lines may end with LF alone, in commands and content; content of all others " \
+      "is refused then")                                                                           \
     X(SIZE, line_length_limit, "bytes", "2048", 512, 1 << 20,                                      \
       "longest command line of an SMTP client; after a longer one its session is ended")           \
     X(INT, hopcount_limit, "Received: fields", "50", 1, 1000,                                      \

@@ -485,8 +485,7 @@ static void set_nexthop(struct route *route, struct slice nexthop)
     route->nexthop[nexthop.len] = '\0';
 }
 
-/* Returns the address with myorigin as the domain if it has none, in `room` then. */
-static struct slice complete(const struct conf *conf, struct slice address, char room[ADDRESS_MAX])
+struct slice route_complete(const struct conf *conf, struct slice address, char room[ADDRESS_MAX])
 {
     size_t origin_len = strlen(conf->myorigin);
 
@@ -514,7 +513,7 @@ static const struct entry *find_sender(const struct conf *conf, struct slice sen
     if (sender.len == 0) {
         return sender_get(maps, SLICE("<>"));
     }
-    sender = complete(conf, sender, whole);
+    sender = route_complete(conf, sender, whole);
     if (sender.len > ADDRESS_MAX) {
         return NULL;
     }
@@ -598,7 +597,7 @@ static struct namer find_route(const struct conf *conf, struct slice sender, str
     const char *error;
 
     *ret_route = (struct route){.transport = NULL};
-    recipient = complete(conf, recipient, whole);
+    recipient = route_complete(conf, recipient, whole);
     error = address_error(recipient);
     if (error != NULL) {
         refuse(ret_route, error);

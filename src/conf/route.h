@@ -104,6 +104,10 @@ bool route_forced(const struct conf *conf, struct slice target, struct slice rec
 /* Sets the name of the destination for the transport and next hop of *route. */
 void route_destination(const struct conf *conf, struct slice recipient, struct route *route);
 
+/* Returns an address without a domain with $myorigin as its domain, in `room`. Returns other
+ * addresses, and one that would be longer than ADDRESS_MAX, unchanged. */
+struct slice route_complete(const struct conf *conf, struct slice address, char room[ADDRESS_MAX]);
+
 /* Does the recipient's delivery use its local part without case? So does delivery to maildirs. */
 bool route_ignores_case(const struct conf *conf, struct slice recipient);
 

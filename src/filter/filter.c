@@ -210,7 +210,7 @@ static void ask_rules(struct job *j)
     struct server_reply ruled;
 
     (void)snprintf(id, sizeof id, "%.*s", SLICE_ARGS(j->assignment->ask.id)); /* fits */
-    ruled = local_mail_end(&j->mail, conf, id);
+    ruled = local_mail_end(&j->mail, id);
     if (j->mail.draft.failed) {
         defer(j, NO_MEMORY);
         return;
@@ -308,6 +308,9 @@ static bool begin(struct filter *f, const struct frame *frame)
     }
     if (j->set != NULL) {
         draft_keep_header(&j->mail.draft);
+    }
+    if (j->is_requeued) {
+        local_mail_data(&j->mail, false, SLICE(""));
     }
     take_content(j);
     return true;

@@ -3,14 +3,23 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "address.h"
 #include "check.h"
+#include "clock.h"
+#include "entropy.h"
 #include "hash.h"
 #include "log.h"
+#include "maildrop.h"
 #include "mem.h"
 #include "route.h"
 
 /* Maximum length of an error of callout_target_of. */
 #define ERROR_MAX 1000
+/* Maximum length of the value of a From field: an address, and a name whose bytes are all
+ * encoded. */
+#define AUTHOR_MAX (ADDRESS_MAX + 3 * MAILDROP_NAME_MAX + 100)
+
+_Static_assert(AUTHOR_MAX + 1000 < CLEANUP_MISSING_MAX, "missing fields fit");
 
 void arrival_begin(struct arrival *a, struct rule_set *set, bool filtered)
 {
@@ -19,12 +28,15 @@ void arrival_begin(struct arrival *a, struct rule_set *set, bool filtered)
     a->filtered = filtered;
     ruling_init(&a->ruling);
     buf_init(&a->rules, WIRE_TEXT_MAX);
+    buf_init(&a->author, AUTHOR_MAX);
 }
 
 void arrival_drop(struct arrival *a)
 {
     if (a->set != NULL) {
         checks_free(a->checks);
+        cleanup_fini(&a->cleanup);
+        buf_fini(&a->author);
         ruling_clear(&a->ruling);
         buf_fini(&a->rules);
         rule_set_unref(a->set);
@@ -118,42 +130,120 @@ struct server_reply arrival_rcpt(struct arrival *a, const struct conf *conf,
 
 /* ---- content -------------------------------------------------------------------------------- */
 
-static bool has_filter(const struct arrival *a, const struct conf *conf)
+static bool has_filter(const struct arrival *a)
 {
-    return a->ruling.filter != NULL || conf->content_filter[0] != '\0';
+    return a->ruling.filter != NULL || a->set->has_filter;
 }
 
-void arrival_data(struct arrival *a, const struct conf *conf)
+/* Adds a display name: a quoted string, or an encoded word (RFC 2047) if it is not ASCII. */
+static void add_name(struct slice name, struct buf *out)
 {
+    bool ascii = address_is_ascii(name);
+
+    (void)buf_add_string(out, ascii ? "\"" : "=?utf-8?q?"); /* errors are sticky */
+    for (size_t i = 0; i < name.len; i++) {
+        char c = name.ptr[i];
+
+        if (ascii) {
+            (void)buf_addf(out, "%s%c", c == '"' || c == '\\' ? "\\" : "", c);
+        } else if (ascii_is_alnum(c)) {
+            (void)buf_add_byte(out, c);
+        } else {
+            (void)buf_addf(out, "=%02X", (unsigned char)c);
+        }
+    }
+    (void)buf_add_string(out, ascii ? "\" " : "?= ");
+}
+
+static void set_author(struct arrival *a, const struct arrival_author *author)
+{
+    bool named = author->sender.len > 0 && author->name.len > 0;
+
+    buf_clear(&a->author);
+    if (author->sender.len == 0) {
+        (void)buf_addf(&a->author, "MAILER-DAEMON@%.255s", a->set->hostname); /* fits */
+        return;
+    }
+    if (named) {
+        add_name(author->name, &a->author);
+    }
+    (void)buf_addf(&a->author, named ? "<%.*s>" : "%.*s", SLICE_ARGS(author->sender));
+    CHECK(!a->author.failed); /* both have limits */
+}
+
+static void missing_values(void *arg, struct header_missing *ret)
+{
+    struct arrival *a = arg;
+    struct wall now = clock_wall();
+
+    *ret = (struct header_missing){.from = buf_slice(&a->author),
+                                   .hostname = slice_string(a->set->hostname),
+                                   .time = now,
+                                   .utc_offset_minutes = clock_zone(now) / 60,
+                                   .random = entropy_u64()};
+}
+
+static void put_clean(void *arg, struct slice bytes)
+{
+    struct arrival *a = arg;
+
+    a->put(a->put_arg, bytes);
+}
+
+void arrival_data(struct arrival *a, const struct arrival_author *author)
+{
+    bool adds = author->is_own || a->set->adds_missing;
+    const struct cleanup_rules rules = {
+        .field_bytes = a->set->field_bytes,
+        .origin = author->is_own ? slice_string(a->set->origin) : SLICE(""),
+        .values = adds ? missing_values : NULL,
+        .put = put_clean,
+        .arg = a,
+    };
+
+    if (adds) {
+        set_author(a, author);
+    }
+    cleanup_begin(&a->cleanup, &rules);
     if (!a->filtered && !a->ruling.discard &&
-        (a->set->header.count > 0 || a->set->body.count > 0 || has_filter(a, conf))) {
+        (a->set->header.count > 0 || a->set->body.count > 0 || has_filter(a))) {
         checks_free(a->checks);
         a->checks = checks_new(a->set, &a->ruling, NULL);
     }
 }
 
+static void clean(void *arg, struct slice bytes)
+{
+    struct arrival *a = arg;
+
+    cleanup_feed(&a->cleanup, bytes);
+}
+
 void arrival_content(struct arrival *a, struct slice content, checks_put *put, void *arg)
 {
+    a->put = put;
+    a->put_arg = arg;
     if (a->checks != NULL) {
-        checks_feed(a->checks, content, put, arg);
+        checks_feed(a->checks, content, clean, a);
     } else {
-        put(arg, content);
+        cleanup_feed(&a->cleanup, content);
     }
 }
 
 size_t arrival_held(const struct arrival *a)
 {
-    return a->checks == NULL ? 0 : checks_held(a->checks);
+    return cleanup_held(&a->cleanup) + (a->checks == NULL ? 0 : checks_held(a->checks));
 }
 
-struct server_reply arrival_end(struct arrival *a, const struct conf *conf, const char *client,
-                                checks_put *put, void *arg)
+struct server_reply arrival_end(struct arrival *a, const char *client, checks_put *put, void *arg)
 {
     const struct ruling *r = &a->ruling;
 
+    a->put = put;
+    a->put_arg = arg;
     if (a->checks != NULL) {
-        checks_end(a->checks, put, arg);
-        if (r->code == 0 && !r->discard && has_filter(a, conf) &&
+        checks_end(a->checks, clean, a);
+        if (r->code == 0 && !r->discard && has_filter(a) &&
             checks_visits(a->checks) >= ARRIVAL_VISITS_MAX) {
             log_warning("%s: mail goes to content_filter and comes back as new again and again: "
                         "does the filter hand it to a listener with filtered=yes?",
@@ -162,6 +252,7 @@ struct server_reply arrival_end(struct arrival *a, const struct conf *conf, cons
                                          SLICE("Mail loop: it comes back from content_filter")};
         }
     }
+    cleanup_end(&a->cleanup);
     if (r->limit != NULL) {
         log_warning("%s: message is refused: %s", client, r->limit);
     }

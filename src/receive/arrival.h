@@ -1,7 +1,7 @@
 /*
  * A message on its way in, as the rules see it. Here access tables, recipient tables,
  * content_filter and automatic copies are applied to a message, for SMTP, LMTP, `sendmail` and all
- * other ways in.
+ * other ways in. After the checks its content is cleaned up (cleanup.h).
  *
  *     arrival_begin --> arrival_rcpt ... --> arrival_data --> arrival_content ... --> arrival_end
  *                       (SMTP and LMTP)
@@ -22,6 +22,7 @@
 #include "buf.h"
 #include "callout_target.h"
 #include "checks.h"
+#include "cleanup.h"
 #include "conf.h"
 #include "role.h"
 #include "rule_set.h"
@@ -37,6 +38,10 @@ struct arrival {
     struct rule_set *set; /* a reference; NULL: no message has begun */
     struct ruling ruling;
     struct checks *checks; /* owned; NULL: the content is not checked */
+    struct cleanup cleanup;
+    struct buf author; /* value of a missing From field */
+    checks_put *put;   /* receiver of the content and its argument, while bytes are fed */
+    void *put_arg;
     bool filtered;
     bool client_asked; /* true after the check of client and sender */
     unsigned bar_code; /* code with which client_access or sender_access refuses every recipient; 0:
@@ -77,11 +82,18 @@ struct server_reply arrival_rcpt(struct arrival *a, const struct conf *conf,
 struct server_reply arrival_unknown(bool unsure, bool local, struct slice rcpt,
                                     struct arrival_words *words);
 
-/* Prepares the checks of the content, which follows. */
-void arrival_data(struct arrival *a, const struct conf *conf);
+/* The author of a message, for its clean-up. */
+struct arrival_author {
+    bool is_own;         /* the client may relay (cleanup.h) */
+    struct slice sender; /* stored form, empty: the null sender */
+    struct slice name;   /* for a missing From field; may be empty */
+};
 
-/* Checks a piece of the content, in wire form. Calls `put` with content to store: perhaps later,
- * and perhaps with added lines. */
+/* Prepares the checks and the clean-up of the content, which follows. Borrows nothing. */
+void arrival_data(struct arrival *a, const struct arrival_author *author);
+
+/* Checks and cleans a piece of the content, in wire form. Calls `put` with content to store:
+ * perhaps later, and perhaps changed. */
 void arrival_content(struct arrival *a, struct slice content, checks_put *put, void *arg);
 
 /* Returns the number of bytes that were fed and have not been passed to `put` yet. */
@@ -89,8 +101,7 @@ size_t arrival_held(const struct arrival *a);
 
 /* Ends the content: passes the rest to `put`. Returns the reply to the message, which lasts until
  * arrival_drop; code 0: accepted. `client` names the client in the log. */
-struct server_reply arrival_end(struct arrival *a, const struct conf *conf, const char *client,
-                                checks_put *put, void *arg);
+struct server_reply arrival_end(struct arrival *a, const char *client, checks_put *put, void *arg);
 
 /* Changes the recipients for the queue: applies REDIRECT, adds copies (BCC, always_bcc,
  * sender_bcc_maps, recipient_bcc_maps; each address once), and sets the first target (FILTER,

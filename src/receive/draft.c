@@ -137,8 +137,8 @@ static bool add_record(struct draft *d, struct slice address, struct slice extra
     return buf_add(&d->envelope, extra) || fail(d);
 }
 
-/* Removes the record at the front of *rest and returns it in *ret. Returns whether its local part is
- * compared without case. */
+/* Removes the record at the front of *rest and returns it in *ret. Returns true if its local part
+ * is compared without case. */
 static bool take_rcpt(struct slice *rest, struct wire_rcpt *ret)
 {
     struct record record;
@@ -182,9 +182,9 @@ static bool is_same(const struct draft *d, const struct draft_known *k, struct s
     return slice_equal(compared_form(other.address, ignores_case, room), form);
 }
 
-/* Adds the recipients after `known_end` to the hash. Of two equal sums, which only chance makes, the
- * second recipient is left out; it would be kept twice at worst. Returns false if the draft has
- * failed. */
+/* Adds the recipients after `known_end` to the hash. A second recipient with the same sum, which
+ * only chance makes, is left out; the envelope may then have it twice. Returns false if the draft
+ * has failed. */
 static bool learn_rcpts(struct draft *d)
 {
     struct slice all = buf_slice(&d->envelope), rest = slice_skip(all, d->known_end);

@@ -13,9 +13,9 @@
  * For filters the header section is kept apart from the body (draft_keep_header), so that a filter
  * can replace it while the body, which may be large, stays in place.
  *
- * Each recipient is in the envelope once, however often the client names it: a second delivery would
- * be a second copy in the same mailbox. Domains are compared without case, local parts as given,
- * except where the recipient's own delivery ignores case.
+ * Each recipient is in the envelope once, however often the client names it: a second delivery
+ * would be a second copy in the same mailbox. Domains are compared without case, and local parts as
+ * given, except where the recipient's own delivery ignores case.
  *
  * A submitted draft is charged until draft_drop, because its content waits in a channel or in the
  * queue process. Embed the struct; its fields are private to draft.c.

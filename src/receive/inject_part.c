@@ -417,7 +417,7 @@ void inject_part_end(struct inject_part *part, struct server_reply reply)
     struct inject_session *s = part->s;
 
     if (reply.code == 0 && (part->rcpts > 0 || s->mail == NULL)) {
-        reply = intake_finish(&part->intake, s->all->role->conf, s->text);
+        reply = intake_finish(&part->intake, s->text);
     }
     if (reply.code != 0) {
         inject_part_refuse(part, &reply);

@@ -3,13 +3,9 @@
 #include <string.h>
 
 #include "check.h"
-#include "clock.h"
-#include "entropy.h"
-#include "header.h"
 
 /* Maximum bytes that are converted at once. */
-#define PIECE_SIZE  65536u
-#define MISSING_MAX 1000u /* maximum bytes of an added field */
+#define PIECE_SIZE 65536u
 
 #define REFUSAL(code, status, text) ((struct server_reply){code, status, SLICE(text)})
 #define NO_MEMORY                   REFUSAL(452, "4.3.1", "Insufficient memory, try again later")
@@ -23,7 +19,6 @@ void intake_begin(struct intake *i, const struct receive_settings *settings,
     content_init(&i->scanner, CONTENT_COUNTED);
     classify_begin(&i->classify, conf);
     arrival_begin(&i->arrival, rules, false);
-    arrival_data(&i->arrival, conf);
     buf_init(&i->head, settings->smtp.limits.header_bytes + 2 * PIECE_SIZE + 3);
     buf_init(&i->wire, 2 * PIECE_SIZE + 3);
 }
@@ -75,71 +70,23 @@ static bool keep(struct intake *i, struct slice wire)
     return !i->draft.failed;
 }
 
-/* Adds the missing header fields. */
-static bool keep_missing(struct intake *i, struct slice header)
-{
-    const unsigned all = HEADER_FROM | HEADER_DATE | HEADER_MESSAGE_ID;
-    unsigned present = header_presence(header);
-    struct wall now = clock_wall();
-    struct header_missing missing;
-    struct buf from, fields;
-    bool good;
-
-    if ((present & all) == all) {
-        return true;
-    }
-    missing = (struct header_missing){.from = draft_sender(&i->draft),
-                                      .hostname = slice_string(i->settings->hostname),
-                                      .time = now,
-                                      .utc_offset_minutes = clock_zone(now) / 60,
-                                      .random = entropy_u64()};
-    buf_init(&from, MISSING_MAX);
-    buf_init(&fields, 4 * MISSING_MAX);
-    if (missing.from.len == 0) {
-        (void)buf_addf(&from, "MAILER-DAEMON@%s", i->settings->hostname); /* fits */
-        missing.from = buf_slice(&from);
-    }
-    CHECK(header_put_missing(present, &missing, &fields)); /* all parts have limits */
-    good = keep(i, buf_slice(&fields));
-    buf_fini(&from);
-    buf_fini(&fields);
-    return good;
-}
-
-/* Adds the header section without Bcc fields. */
-static bool keep_header(struct intake *i, struct slice header)
-{
-    struct header_field field;
-    struct slice rest = header;
-    bool good = true;
-
-    while (good && header_next(&rest, &field)) {
-        if (!slice_equal_nocase(field.name, SLICE("Bcc")) &&
-            !slice_equal_nocase(field.name, SLICE("Resent-Bcc"))) {
-            good = keep(i, field.whole);
-        }
-    }
-    return good && (rest.len == 0 || keep(i, rest));
-}
-
 /* Begins the body. `all` is the header section and the body received so far. */
 static struct server_reply begin_body(struct intake *i, struct slice all)
 {
     size_t len = (size_t)i->scanner.facts.header_bytes;
-    struct slice header = slice_of(all.ptr, len), rest = slice_skip(all, len);
+    struct arrival_author author = {.is_own = true};
     struct server_reply reply;
-    bool needs_line; /* true if an empty line must replace a missing header section */
 
     CHECK(len <= all.len);
     i->in_body = true;
-    reply = i->envelope(i->arg, header);
+    reply = i->envelope(i->arg, slice_of(all.ptr, len));
     if (reply.code != 0) {
         return reply;
     }
     draft_keep_header(&i->draft);
-    needs_line = len == 0 && !slice_starts(rest, SLICE("\r\n"));
-    if (!keep_missing(i, header) || !keep_header(i, header) ||
-        (needs_line && !keep(i, SLICE("\r\n"))) || (rest.len > 0 && !keep(i, rest))) {
+    author.sender = draft_sender(&i->draft);
+    arrival_data(&i->arrival, &author);
+    if (all.len > 0 && !keep(i, all)) {
         return NO_MEMORY;
     }
     buf_fini(&i->head);
@@ -245,7 +192,7 @@ struct server_reply intake_add_composed(struct intake *i, struct slice bytes)
     return take_wire(i, bytes);
 }
 
-struct server_reply intake_finish(struct intake *i, const struct conf *conf, const char *client)
+struct server_reply intake_finish(struct intake *i, const char *client)
 {
     struct server_reply reply;
     struct slice end;
@@ -270,7 +217,7 @@ struct server_reply intake_finish(struct intake *i, const struct conf *conf, con
         reply = judge(i);
     }
     if (reply.code == 0) {
-        reply = arrival_end(&i->arrival, conf, client, put_content, i);
+        reply = arrival_end(&i->arrival, client, put_content, i);
     }
     (void)draft_hold(&i->draft, 0); /* draft_finish reports a failure */
     if (reply.code == 0 && !draft_finish(&i->draft)) {

@@ -7,10 +7,10 @@
  *                       +--> the owner's function, once, with the complete header section: sets
  *                            sender and recipients (draft_begin, draft_add_rcpt)
  *
- * Content with any line ends is converted to wire form. Bcc and Resent-Bcc fields are dropped: the
- * envelope has their recipients, and other recipients must not see them. Missing mandatory fields
- * are added. Rules check the result, and filters can, because the draft keeps its header apart. The
- * limits are those of SMTP: message_size_limit, header_size_limit, hopcount_limit.
+ * Content with any line ends is converted to wire form. Rules check it, it is cleaned up as mail of
+ * own clients (cleanup.h), and filters can check the result, because the draft keeps its header
+ * apart. The limits are those of SMTP: message_size_limit, header_section_size_limit,
+ * hopcount_limit.
  *
  * The struct holds only the header section; checked content is in the draft. Embed the struct; its
  * fields except `draft` and `arrival` are private to intake.c.
@@ -35,7 +35,8 @@
 typedef struct server_reply intake_envelope(void *arg, struct slice header);
 
 #define INTAKE_HEADER_TOO_LARGE                                                                    \
-    ((struct server_reply){552, "5.3.4", SLICE("Header section is too large (header_size_limit)")})
+    ((struct server_reply){552, "5.3.4",                                                           \
+                           SLICE("Header section is too large (header_section_size_limit)")})
 
 struct intake {
     struct draft draft;
@@ -68,7 +69,7 @@ struct server_reply intake_add(struct intake *i, struct slice bytes);
  * ASCII, and is not scanned again. intake_finish ends any message and its draft, with a reply like
  * intake_add; `client` names the client in the log. */
 struct server_reply intake_add_composed(struct intake *i, struct slice bytes);
-struct server_reply intake_finish(struct intake *i, const struct conf *conf, const char *client);
+struct server_reply intake_finish(struct intake *i, const char *client);
 
 /* Returns flags of enum envelope_flag that follow from the content. */
 unsigned intake_flags(const struct intake *i);

@@ -10,7 +10,14 @@ void local_mail_begin(struct local_mail *m, const struct conf *conf, struct rule
     content_init(&m->scanner, CONTENT_COUNTED);
     classify_begin(&m->classify, conf);
     arrival_begin(&m->arrival, rules, false);
-    arrival_data(&m->arrival, conf);
+}
+
+void local_mail_data(struct local_mail *m, bool is_own, struct slice name)
+{
+    const struct arrival_author author = {
+        .is_own = is_own, .sender = draft_sender(&m->draft), .name = name};
+
+    arrival_data(&m->arrival, &author);
 }
 
 /* Adds content that has passed the rules to the draft. */
@@ -34,12 +41,12 @@ void local_mail_add(struct local_mail *m, struct slice wire)
     arrival_content(&m->arrival, wire, put_content, m);
 }
 
-struct server_reply local_mail_end(struct local_mail *m, const struct conf *conf, const char *name)
+struct server_reply local_mail_end(struct local_mail *m, const char *name)
 {
     struct server_reply ruled;
 
     content_finish(&m->scanner);
-    ruled = arrival_end(&m->arrival, conf, name, put_content, m);
+    ruled = arrival_end(&m->arrival, name, put_content, m);
     (void)draft_finish(&m->draft); /* a failure shows in the draft */
     return ruled;
 }

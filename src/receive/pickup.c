@@ -15,7 +15,6 @@
 #include "address.h"
 #include "check.h"
 #include "clock.h"
-#include "entropy.h"
 #include "filters.h"
 #include "hash.h"
 #include "header.h"
@@ -34,7 +33,6 @@
 #define LATER_US      (60 * US_PER_S) /* wait after a 4xx reply */
 #define READ_SIZE     65536u
 #define INSIDE_MAX    (1u << 20) /* content in the frame; at most spool_inline_limit */
-#define PREFIX_MAX    8192u      /* bytes of added fields */
 #define KNOWN_MAX     10000u     /* maximum of remembered files */
 #define SAME_NAME_MAX 1000u      /* maximum of files with one name in corrupt/ */
 #define TURN_BYTES    (1u << 20) /* bytes read in a turn */
@@ -342,7 +340,7 @@ static struct server_reply end_content(struct pickup *p)
     buf_init(&wire, 8);
     local_mail_add(&j->mail, line_ends_finish(&j->line_ends, &wire));
     buf_fini(&wire);
-    return local_mail_end(&j->mail, p->role->conf, j->name);
+    return local_mail_end(&j->mail, j->name);
 }
 
 /* Compares the complete envelope with the size of the file. Returns the fault, or NULL. */
@@ -373,44 +371,24 @@ static void draft_failed(struct pickup *p)
     close_file(p);
 }
 
-/* Returns the address with $myorigin as its domain, to be freed; NULL if it has a domain. */
-static char *qualify(const struct pickup *p, struct slice address)
-{
-    struct buf b;
-
-    if (address.len == 0 || address_split(address).domain.len > 0) {
-        return NULL;
-    }
-    buf_init(&b, ADDRESS_MAX + CONF_LINE_MAX);
-    (void)buf_addf(&b, "%.*s@%s", SLICE_ARGS(address),
-                   p->role->conf->myorigin); /* its limit is the sum */
-    return buf_take(&b);
-}
-
 /* Begins the draft with the sender, or adds recipient `*r` if it is not NULL. Returns the fault, or
  * NULL. */
 static const char *take_address(struct pickup *p, struct slice address,
                                 const struct maildrop_rcpt *r)
 {
     struct draft *d = &p->file->mail.draft;
-    char *owned = qualify(p, address);
-    const char *why = NULL;
+    char room[ADDRESS_MAX];
+    struct wire_rcpt rcpt;
     bool ok;
 
-    address = owned == NULL ? address : slice_string(owned);
-    if (address.len > ADDRESS_MAX) {
-        why = r == NULL ? "the sender's address is too long" : "a recipient's address is too long";
+    address = route_complete(p->role->conf, address, room);
+    if (r == NULL) {
+        ok = draft_begin(d, address, p->file->envelope.envid);
     } else {
-        ok = r == NULL
-                 ? draft_begin(d, address, p->file->envelope.envid)
-                 : draft_add_rcpt(d,
-                                  &(struct wire_rcpt){
-                                      .address = address, .orcpt = r->orcpt, .notify = r->notify},
-                                  route_ignores_case(p->role->conf, address));
-        why = ok ? NULL : "its recipients take too much room";
+        rcpt = (struct wire_rcpt){.address = address, .orcpt = r->orcpt, .notify = r->notify};
+        ok = draft_add_rcpt(d, &rcpt, route_ignores_case(p->role->conf, address));
     }
-    mem_free(owned);
-    return why;
+    return ok ? NULL : "its recipients take too much room";
 }
 
 static const char *take_envelope(struct pickup *p)
@@ -421,7 +399,10 @@ static const char *take_envelope(struct pickup *p)
     for (size_t i = 0; i < m->rcpt_count && why == NULL; i++) {
         why = take_address(p, m->rcpts[i].address, &m->rcpts[i]);
     }
-    draft_keep_header(&p->file->mail.draft);
+    if (why == NULL) {
+        draft_keep_header(&p->file->mail.draft);
+        local_mail_data(&p->file->mail, true, m->name);
+    }
     return why;
 }
 
@@ -483,75 +464,11 @@ static void read_content(struct pickup *p, size_t *budget)
     }
 }
 
-/* ---- added fields --------------------------------------------------------------------------- */
-
-/* Adds a display name: a quoted string, or an encoded word (RFC 2047) if it is not ASCII. */
-static void add_name(struct slice name, struct buf *out)
-{
-    bool ascii = address_is_ascii(name);
-
-    (void)buf_add_string(out, ascii ? "\"" : "=?utf-8?q?"); /* errors are sticky */
-    for (size_t i = 0; i < name.len; i++) {
-        char c = name.ptr[i];
-
-        if (ascii) {
-            (void)buf_addf(out, "%s%c", c == '"' || c == '\\' ? "\\" : "", c);
-        } else if (ascii_is_alnum(c)) {
-            (void)buf_add_byte(out, c);
-        } else {
-            (void)buf_addf(out, "=%02X", (unsigned char)c);
-        }
-    }
-    (void)buf_add_string(out, ascii ? "\" " : "?= ");
-}
-
-static void add_from(const struct pickup *p, struct slice sender, struct buf *out)
-{
-    (void)buf_add_string(out, "From: "); /* errors are sticky */
-    if (sender.len == 0) {
-        (void)buf_addf(out, "MAILER-DAEMON@%.255s\r\n", p->role->conf->myhostname);
-        return;
-    }
-    if (p->file->envelope.name.len > 0) {
-        add_name(p->file->envelope.name, out);
-        (void)buf_addf(out, "<%.*s>\r\n", SLICE_ARGS(sender));
-    } else {
-        (void)buf_addf(out, "%.*s\r\n", SLICE_ARGS(sender));
-    }
-}
+/* ---- the Received field --------------------------------------------------------------------- */
 
 static int zone_minutes(struct wall t)
 {
     return clock_zone(t) / 60;
-}
-
-/* Adds missing mandatory fields (RFC 5322, 3.6) before the others. */
-static bool add_missing(const struct pickup *p, struct wall arrived)
-{
-    struct draft *d = &p->file->mail.draft;
-    unsigned present = header_presence(draft_header(d));
-    struct buf header;
-    bool ok = true;
-
-    buf_init(&header, PREFIX_MAX + DRAFT_HEADER_MAX);
-    if ((present & HEADER_FROM) == 0) {
-        add_from(p, draft_sender(d), &header);
-    }
-    if ((present & HEADER_DATE) == 0) {
-        (void)buf_add_string(&header, "Date: "); /* errors are sticky */
-        (void)header_date(arrived, zone_minutes(arrived), &header);
-        (void)buf_add_string(&header, "\r\n");
-    }
-    if ((present & HEADER_MESSAGE_ID) == 0) {
-        (void)buf_addf(&header, "Message-ID: <%lld.%016" PRIx64 "@%.255s>\r\n",
-                       (long long)us_seconds(arrived.us), entropy_u64(), p->role->conf->myhostname);
-    }
-    if (buf_len(&header) > 0) {
-        (void)buf_add(&header, draft_header(d)); /* errors are sticky */
-        ok = !header.failed && draft_set_header(d, buf_slice(&header));
-    }
-    buf_fini(&header);
-    return ok;
 }
 
 static void add_trace(const struct pickup_mail *m, struct buf *out)
@@ -779,7 +696,7 @@ static void finish_file(struct pickup *p)
         give_up(p, "too many hops: it goes round in circles");
         return;
     }
-    if (j->mail.draft.failed || !add_missing(p, arrived)) {
+    if (j->mail.draft.failed) {
         draft_failed(p);
         return;
     }

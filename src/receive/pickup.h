@@ -15,8 +15,8 @@
  * The filters of non_smtpd_milters get the mail as it will be stored. Meanwhile pickup reads other
  * files, so a filter that hangs delays only its own mail.
  *
- * The mail gets a trace (Received: ... from userid N), missing header fields (From, Date,
- * Message-ID), and CRLF line ends; addresses without a domain get $myorigin.
+ * The mail gets a trace (Received: ... from userid N), CRLF line ends, and the clean-up of mail of
+ * own clients (cleanup.h); addresses of the envelope without a domain get $myorigin.
  *
  * A file is removed after the queue's commit. If this process, the queue process or the machine
  * crashes between commit and removal, the mail is submitted twice, but never lost.

@@ -289,7 +289,7 @@ void receive_message_end(struct receive_session *s, const struct server_message 
     s->in_content = false;
     s->message_rcpts = message->recipients;
     s->message_flags = message->flags;
-    ruled = arrival_end(&s->arrival, s->all->role->conf, s->text, receive_put_content, s);
+    ruled = arrival_end(&s->arrival, s->text, receive_put_content, s);
     (void)draft_hold(&s->draft, 0); /* draft_finish reports a failure */
     if (reply.code == 0 && !draft_finish(&s->draft)) {
         reply = RECEIVE_NO_MEMORY;

@@ -305,10 +305,25 @@ static void accept_mail(struct receive_session *s, const struct server_mail *mai
     }
 }
 
-static void on_mail(struct receive_session *s, const struct server_mail *mail)
+/* Returns the address with $myorigin as its domain, in `room`, if it has none. The postmaster needs
+ * none: mail to that name must be accepted from all (RFC 5321, 4.5.1). */
+static struct slice complete(const struct receive_session *s, struct slice address,
+                             char room[ADDRESS_MAX])
 {
-    struct server_reply reply = receive_judge_sender(s, mail->sender);
+    return slice_equal_nocase(address, SLICE("postmaster"))
+               ? address
+               : route_complete(s->all->role->conf, address, room);
+}
 
+static void on_mail(struct receive_session *s, const struct server_mail *given)
+{
+    char room[ADDRESS_MAX];
+    struct server_mail completed = *given;
+    const struct server_mail *mail = &completed;
+    struct server_reply reply;
+
+    completed.sender = complete(s, given->sender, room);
+    reply = receive_judge_sender(s, mail->sender);
     s->stage = STAGE_MAIL;
     if (reply.code == 0) {
         reply = room_for(s, mail->size);
@@ -403,20 +418,22 @@ static void on_rcpt(struct receive_session *s, const struct server_rcpt *rcpt)
                                           .text = s->text};
     struct receive_verdict verdict = {.text = &s->all->text};
     struct arrival_words words = {.text = &s->all->text, .rule = &s->all->rule};
-    const struct wire_rcpt added = {
-        .address = rcpt->recipient, .orcpt = rcpt->orcpt, .notify = rcpt->notify};
+    char room[ADDRESS_MAX];
+    const struct wire_rcpt added = {.address = complete(s, rcpt->recipient, room),
+                                    .orcpt = rcpt->orcpt,
+                                    .notify = rcpt->notify};
     const struct conf *conf = s->all->role->conf;
     const uint32_t before = draft_rcpts(&s->draft);
     struct server_reply reply;
 
     s->stage = STAGE_RCPT;
     buf_clear(words.rule);
-    reply = receive_judge(conf, s->may_relay, rcpt->recipient, &verdict);
+    reply = receive_judge(conf, s->may_relay, added.address, &verdict);
     if (reply.code == 0) {
         reply = judge_send_room(s);
     }
     if (reply.code == 0) {
-        reply = arrival_rcpt(&s->arrival, conf, &client, draft_sender(&s->draft), rcpt->recipient,
+        reply = arrival_rcpt(&s->arrival, conf, &client, draft_sender(&s->draft), added.address,
                              &words);
     }
     if (reply.code == 0 && (!has_memory(s, s->settings->smtp.limits.command_bytes) ||
@@ -426,11 +443,11 @@ static void on_rcpt(struct receive_session *s, const struct server_rcpt *rcpt)
     if (reply.code == 0 && draft_rcpts(&s->draft) == before) {
         server_answer(s->server, SERVER_ACCEPT); /* the envelope has this recipient already */
     } else if (reply.code == 0 && words.ask.text[0] != '\0') {
-        ask_peer(s, &words.ask, rcpt->recipient);
+        ask_peer(s, &words.ask, added.address);
     } else if (reply.code == 0) {
         accept_rcpt(s);
     } else {
-        receive_log_rule_reply(s, &reply, draft_sender(&s->draft), rcpt->recipient,
+        receive_log_rule_reply(s, &reply, draft_sender(&s->draft), added.address,
                                buf_cstr(words.rule));
         server_answer(s->server, reply);
     }
@@ -438,6 +455,8 @@ static void on_rcpt(struct receive_session *s, const struct server_rcpt *rcpt)
 
 static void on_data(struct receive_session *s)
 {
+    const struct arrival_author author = {.is_own = s->may_relay,
+                                          .sender = draft_sender(&s->draft)};
     struct server_reply reply = room_for(s, 0);
 
     s->stage = STAGE_DATA;
@@ -448,7 +467,7 @@ static void on_data(struct receive_session *s)
         receive_log_reply(s, &reply, draft_sender(&s->draft), slice_of(NULL, 0));
     }
     s->in_content = reply.code == 0;
-    arrival_data(&s->arrival, s->all->role->conf);
+    arrival_data(&s->arrival, &author);
     classify_begin(&s->classify, s->all->role->conf);
     if (reply.code == 0 && s->filters != NULL) {
         draft_keep_header(&s->draft);
@@ -1138,6 +1157,10 @@ void receive_session_begin(struct receive_sessions *all, struct receive_settings
     server_offer_logins(s->server, all->mechanisms);
     if (s->may_relay) {
         server_trust(s->server);
+    }
+    if (!s->has_address ||
+        network_list_match(&all->role->conf->smtpd_forbid_bare_newline_exclusions, addr)) {
+        server_accept_bare_lf(s->server);
     }
     s->stream = stream_new(all->streams, fd, on_stream, s);
     stream_keep_secret(s->stream, config_of(s)->login != 0);

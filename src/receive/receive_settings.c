@@ -130,9 +130,10 @@ struct receive_settings *receive_settings_new(const struct role *role)
     s->smtp.hostname = s->hostname;
     s->smtp.banner = s->banner;
     s->smtp.starttls = s->tls != NULL;
+    s->smtp.accept_no_domain = true; /* $myorigin completes them */
     s->smtp.etrn = conf->fast_flush_domains.count > 0;
     limits->message_bytes = (uint64_t)conf->message_size_limit;
-    limits->header_bytes = (uint64_t)conf->header_size_limit;
+    limits->header_bytes = (uint64_t)conf->header_section_size_limit;
     limits->command_bytes = at_most(conf->line_length_limit, UINT32_MAX);
     limits->recipients = at_most(conf->smtpd_recipient_limit, WIRE_RCPTS_MAX);
     limits->hops = at_most(conf->hopcount_limit, UINT32_MAX);

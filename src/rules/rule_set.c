@@ -35,6 +35,10 @@ struct rule_set *rule_set_new(int fd, const struct conf *conf, struct buf *ret_e
     set->body_bytes = (uint64_t)conf->body_checks_size_limit;
     set->time_limit_us = conf->checks_time_limit_us;
     set->hostname = mem_string(conf->myhostname);
+    set->origin = mem_string(conf->myorigin);
+    set->field_bytes = (uint64_t)conf->header_size_limit;
+    set->has_filter = conf->content_filter[0] != '\0';
+    set->adds_missing = conf->always_add_missing_headers;
     if (fd > 0) {
         set->tables = tables_open(fd);
         ok = set->tables != NULL;
@@ -77,5 +81,6 @@ void rule_set_unref(struct rule_set *set)
     checks_fini(&set->body);
     tables_close(set->tables);
     mem_free(set->hostname);
+    mem_free(set->origin);
     mem_free(set);
 }

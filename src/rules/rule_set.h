@@ -6,6 +6,7 @@
 #ifndef RULES_RULE_SET_H
 #define RULES_RULE_SET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,6 +28,10 @@ struct rule_set {
     uint64_t body_bytes;   /* body_checks_size_limit */
     int64_t time_limit_us; /* checks_time_limit */
     char *hostname;        /* myhostname */
+    char *origin;          /* myorigin */
+    uint64_t field_bytes;  /* header_size_limit */
+    bool adds_missing;     /* always_add_missing_headers */
+    bool has_filter;       /* whether content_filter is set */
 };
 
 /* Returns a rule set with one reference, or NULL and the reason in *ret_error. `fd` is an image

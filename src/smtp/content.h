@@ -4,10 +4,10 @@
  *
  * Content is kept in wire form: CRLF line ends, dots unstuffed. Only CRLF.CRLF (or .CRLF at the
  * very start) ends dotted content. A bare CR never ends a line, let alone the data, nor does a bare
- * LF without content_accept_bare_lf; SMTP smuggling depends on servers where it does. The scanner accepts any split of the input,
- * copies nothing and allocates nothing. It returns slices of the input, or of a constant if a byte
- * held back at the end of the previous input is content after all. Its results do not depend on the
- * split.
+ * LF without content_accept_bare_lf; SMTP smuggling depends on servers where it does. The scanner
+ * accepts any split of the input, copies nothing and allocates nothing. It returns slices of the
+ * input, or of a constant if a byte held back at the end of the previous input is content after
+ * all. Its results do not depend on the split.
  *
  * While reading it collects the facts that a mail system needs. Header fields are examined byte by
  * byte; the body is not: lines are found with memchr(), 8-bit bytes by words.

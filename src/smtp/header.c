@@ -86,32 +86,6 @@ bool header_unfold(struct slice value, struct buf *out)
     return !out->failed;
 }
 
-unsigned header_presence(struct slice content)
-{
-    static const struct {
-        const char *name;
-        unsigned bit;
-    } names[] = {
-        {"Date", HEADER_DATE}, {"Message-ID", HEADER_MESSAGE_ID},
-        {"From", HEADER_FROM}, {"To", HEADER_TO},
-        {"Cc", HEADER_TO},     {"Bcc", HEADER_TO},
-    };
-    struct header_field field;
-    unsigned found = 0;
-
-    while (header_next(&content, &field)) {
-        if (slice_starts_nocase(field.name, SLICE("Resent-"))) {
-            found |= HEADER_RESENT;
-        }
-        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-            if (slice_equal_nocase(field.name, slice_string(names[i].name))) {
-                found |= names[i].bit;
-            }
-        }
-    }
-    return found;
-}
-
 /* Computes year, month (0..11) and day (1..31) of a day counted from 1970-01-01, day >= 0. */
 static void civil_date(int64_t day, int *ret_year, int *ret_month, int *ret_day)
 {
@@ -161,19 +135,19 @@ bool header_date(struct wall time, int utc_offset_minutes, struct buf *out)
 
 bool header_put_missing(unsigned present, const struct header_missing *m, struct buf *out)
 {
-    if ((present & HEADER_FROM) == 0) {
-        (void)buf_addf(out, "From: %.*s\r\n", SLICE_ARGS(m->from)); /* the error is sticky, here and
-                                                                     * below */
+    if ((present & HEADER_MESSAGE_ID) == 0) {
+        (void)buf_addf(out, "Message-ID: <%lld.%016" PRIx64 "@%.*s>\r\n",
+                       (long long)us_seconds(m->time.us), m->random,
+                       m->hostname.len < 255 ? (int)m->hostname.len : 255,
+                       m->hostname.ptr); /* the error is sticky, here and below */
     }
     if ((present & HEADER_DATE) == 0) {
         (void)buf_add_string(out, "Date: ");
         (void)header_date(m->time, m->utc_offset_minutes, out);
         (void)buf_add_string(out, "\r\n");
     }
-    if ((present & HEADER_MESSAGE_ID) == 0) {
-        (void)buf_addf(out, "Message-ID: <%lld.%016" PRIx64 "@%.*s>\r\n",
-                       (long long)us_seconds(m->time.us), m->random,
-                       m->hostname.len < 255 ? (int)m->hostname.len : 255, m->hostname.ptr);
+    if ((present & HEADER_FROM) == 0) {
+        (void)buf_addf(out, "From: %.*s\r\n", SLICE_ARGS(m->from));
     }
     return !out->failed;
 }

@@ -33,17 +33,12 @@ bool header_find(struct slice content, struct slice name, struct header_field *r
 /* Appends the value with folding undone and blanks at both ends removed (RFC 5322, 2.2.3). */
 bool header_unfold(struct slice value, struct buf *out);
 
-/* Fields whose presence matters for a local submission; a bit set. */
+/* Fields that every message must have (RFC 5322, 3.6); a bit set. */
 enum header_presence {
     HEADER_DATE = 1 << 0,
     HEADER_MESSAGE_ID = 1 << 1,
     HEADER_FROM = 1 << 2,
-    HEADER_TO = 1 << 3, /* any of To, Cc, Bcc */
-    HEADER_RESENT = 1 << 4,
 };
-
-/* Returns which of them the header section has. */
-unsigned header_presence(struct slice content);
 
 /* Values for missing fields. */
 struct header_missing {
@@ -54,8 +49,8 @@ struct header_missing {
     uint64_t random; /* unique among messages of this time */
 };
 
-/* Appends From, Date and Message-ID, which every message must have (RFC 5322, 3.6), except those
- * that are `present` (a set of enum header_presence). */
+/* Appends Message-ID, Date and From, in Postfix's order, except those that are `present` (a set of
+ * enum header_presence). */
 bool header_put_missing(unsigned present, const struct header_missing *m, struct buf *out);
 
 /* Appends a date, as "Fri, 21 Nov 1997 09:55:06 -0600". The offset is minutes east of UTC,

@@ -20,7 +20,7 @@ class Origin(sluice.TestCase):
 
     def test_bulk_says_so_itself(self):
         """Without any configuration, by SMTP and by sendmail; kept over a restart; one sender of both kinds."""
-        d = self.daemon(relayhost="[127.0.0.1]:1", class_header="X-Sluice-Class", header_size_limit="2000000")
+        d = self.daemon(relayhost="[127.0.0.1]:1", class_header="X-Sluice-Class", header_section_size_limit="2000000")
         cases = {"": ("personal", "default"), "Auto-Submitted: auto-generated\r\n": ("personal", "default"),
                  "List-Unsubscribe: <mailto:u@example.org>\r\n": ("bulk", "List-Unsubscribe"),
                  "list-id:\r\n <news.example.org>\r\n": ("bulk", "List-Id"),

@@ -15,7 +15,7 @@ class Delivery(sluice.TestCase):
         self.eventually(lambda: site.messages)
         m = site.messages[0]
         self.assertEqual((m["sender"], m["recipients"]), ("a@example.org", ["b@example.net"]))
-        self.assertIn(b"Subject: hi\r\n\r\n.dot\r\nbody\r\n", m["content"])
+        self.assertIn(b"\r\n\r\n.dot\r\nbody\r\n", m["content"])
         self.assertIn(b"id " + queue_id.encode(), m["content"].split(b"Subject")[0])
         self.eventually(lambda: not d.queue())
         self.assertRegex(d.log(), r"%s: to=<b@example.net>, relay=.*status=sent" % queue_id)
@@ -37,7 +37,7 @@ class Delivery(sluice.TestCase):
         body = b"".join(b"line %d %s\r\n" % (i, b"x" * (i % 70)) for i in range(30000))
         d.send("a@example.org", ["b@example.net"], b"Subject: large\r\n\r\n" + body)
         self.eventually(lambda: site.messages)
-        self.assertTrue(site.messages[0]["content"].endswith(b"Subject: large\r\n\r\n" + body))
+        self.assertTrue(site.messages[0]["content"].endswith(b"\r\n\r\n" + body))
 
     def test_recipients_of_one_site_share_a_transaction_and_have_verdicts_of_their_own(self):
         def rcpt(line):
@@ -160,7 +160,8 @@ class Delivery(sluice.TestCase):
         found = self.eventually(lambda: glob.glob(d.directory + "/mail/box.test/user/new/*"))
         text = open(found[0]).read()
         self.assertIn("Return-Path: <a@example.org>", text)
-        self.assertIn("Subject: local\n\nhello\n", text)
+        self.assertIn("\nSubject: local\n", text)
+        self.assertTrue(text.endswith("\n\nhello\n"))
         self.assertNotIn("\r", text)
 
     def test_a_success_report_comes_when_it_was_asked_for(self):

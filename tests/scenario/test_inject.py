@@ -140,7 +140,8 @@ class Messages(Case):
                                   r"\tby \S+ \(Sluice\) with HTTP id %s\r\n" % document["queued"][0]["id"])
         self.assertIn("Message-ID: <", content)
         self.assertIn("Date: ", content)
-        self.assertTrue(content.endswith("To: ann@example.org\r\nSubject: hi\r\n\r\nhello\r\n"), content)
+        self.assertIn("\r\nTo: ann@example.org\r\nSubject: hi\r\n", content)
+        self.assertTrue(content.endswith("\r\n\r\nhello\r\n"), content)
         self.assertEqual(content.count("From:"), 1)
         self.assertRegex(d.log(), r"%s: client=localhost\[127\.0\.0\.1\], sasl_method=TOKEN, sasl_username=app\n"
                          % document["queued"][0]["id"])
@@ -158,7 +159,8 @@ class Messages(Case):
         self.assertNotIn("Bcc", content)
         self.assertNotIn("j@example.org", content)
         self.assertNotIn("k@example.org", content)
-        self.assertTrue(content.endswith("Subject: all\r\n\r\nhi\r\n"))
+        self.assertIn("\r\nSubject: all\r\n", content)
+        self.assertTrue(content.endswith("\r\n\r\nhi\r\n"))
 
     def test_line_ends_of_all_kinds_and_no_header_at_all(self):
         self.started()
@@ -205,7 +207,7 @@ class Messages(Case):
                 self.assertTrue(s.recv(4096).startswith(want))
 
     def test_limits_are_those_of_smtp(self):
-        d = self.started(message_size_limit="100000", header_size_limit="3000", hopcount_limit="3", inject_recipient_limit="2",
+        d = self.started(message_size_limit="100000", header_section_size_limit="3000", hopcount_limit="3", inject_recipient_limit="2",
                          inject_json_limit="2000")
         large = MESSAGE + "x" * 70 + "\r\n"
         self.refused(413, "message_size_limit", MESSAGE + "y" * 100000, ADDRESS)
@@ -213,7 +215,7 @@ class Messages(Case):
         c.request("POST", ADDRESS, iter([b"z" * 60000] * 2),
                   {"Content-Type": "message/rfc822", "Authorization": "Bearer " + self.tokens["app"]})
         self.assertEqual(c.getresponse().status, 413)
-        self.refused(413, "header_size_limit", "X: %s\r\n" % ("h" * 900) * 4 + MESSAGE, ADDRESS)
+        self.refused(413, "header_section_size_limit", "X: %s\r\n" % ("h" * 900) * 4 + MESSAGE, ADDRESS)
         self.refused(422, "hopcount_limit", "Received: x\r\n" * 4 + MESSAGE, ADDRESS)
         self.refused(400, "at most 2 recipients .inject_recipient_limit", large, ADDRESS + "&to=b@x.org&to=c@x.org")
         self.refused(422, "inject_recipient_limit", {"from": "a@b.org", "bcc": ["x@y.org"] * 3, "text": ""})
@@ -310,7 +312,7 @@ class Documents(Case):
         self.accepted({"sender": "", "bcc": ["x@example.org", "y@example.org"], "message": MESSAGE + "Bcc: none\r\n"})
         [message] = self.sent()
         self.assertEqual((message["sender"], sorted(message["recipients"])), ("", ["x@example.org", "y@example.org"]))
-        self.assertTrue(message["content"].endswith(b"Subject: hi\r\n\r\nhello\r\nBcc: none\r\n"))
+        self.assertTrue(message["content"].endswith(b"\r\n\r\nhello\r\nBcc: none\r\n"))
 
     def test_hidden_recipients_alone_have_a_field_that_says_so(self):
         self.started()
@@ -460,7 +462,7 @@ class Rules(Case):
         self.assertEqual(body, b"hello\r\n")
         message = self.sent()[0]
         self.assertEqual(sorted(message["recipients"]), ["ann@example.org", "more@example.org"])
-        self.assertIn(b"Subject: x\r\nX-Seen: 1\r\n\r\nhello\r\n", message["content"])
+        self.assertIn(b"\r\nX-Seen: 1\r\n\r\nhello\r\n", message["content"])
         document, _ = self.refused(422, "all was refused", MESSAGE, ADDRESS, connection=c)
         self.assertEqual((document["refused"][0]["status"], document["refused"][0]["text"]), ("5.7.1", "not this"))
         self.refused(503, "try again", MESSAGE, ADDRESS, connection=c)

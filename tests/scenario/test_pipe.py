@@ -73,7 +73,7 @@ class Pipe(sluice.TestCase):
         self.assertIn("SENDER=a@example.org\n", environment)
         self.assertIn("RECIPIENT=one@pipe.test two@pipe.test\n", environment)
         content = self.written(d, "content")
-        self.assertTrue(content.endswith(b"Subject: hi\n\n.dot\nbody\n"))
+        self.assertTrue(content.endswith(b"\n\n.dot\nbody\n"))
         self.assertNotIn(b"\r", content)
         self.assertEqual(self.written(d, "fds").split(), [b"0", b"1", b"2", b"3"])  # 3 is what ls reads from
         self.eventually(lambda: not d.queue())

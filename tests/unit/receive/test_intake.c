@@ -73,7 +73,7 @@ static void take(struct fixture *f, struct slice bytes, size_t piece, struct buf
         assert_int_equal(intake_add(&i, slice_of(bytes.ptr, len)).code, 0);
         bytes = slice_skip(bytes, len);
     }
-    assert_int_equal(intake_finish(&i, f->conf, "client").code, 0);
+    assert_int_equal(intake_finish(&i, "client").code, 0);
     buf_clear(ret_whole);
     assert_true(buf_add(ret_whole, draft_header(&i.draft)));
     assert_true(buf_add_string(ret_whole, "\r\n"));

@@ -125,8 +125,8 @@ static void a_file_becomes_mail_and_goes_with_the_commit(void **state)
     played_await_other(&site.submits, 1);
     (void)snprintf(
         want, sizeof want,
-        "pickup userid %u<me@here.test> friend@here.test (1) From: \"I\" <me@here.test>\r\n"
-        "Date: x\r\nMessage-ID: y\r\n\r\nbody\r\n",
+        "pickup userid %u<me@here.test> friend@here.test (1) Date: x\r\nMessage-ID: y\r\n"
+        "From: \"I\" <me@here.test>\r\n\r\nbody\r\n",
         (unsigned)geteuid());
     assert_string_equal(site.last, want);
     played_settle();

@@ -29,16 +29,6 @@ static void fields_are_found_with_their_folding(void **unused)
     buf_fini(&out);
 }
 
-static void presence_tells_what_pickup_must_add(void **unused)
-{
-    (void)unused;
-    assert_int_equal(header_presence(SLICE("")), 0);
-    assert_int_equal(header_presence(SLICE("date: x\nMESSAGE-ID: y\n")),
-                     HEADER_DATE | HEADER_MESSAGE_ID);
-    assert_int_equal(header_presence(SLICE("From: x\r\nBcc: y\r\nResent-To: z\r\n\r\nDate: n\r\n")),
-                     HEADER_FROM | HEADER_TO | HEADER_RESENT);
-}
-
 static void dates_need_no_clock(void **unused)
 {
     static const struct {
@@ -113,7 +103,6 @@ static void protocols_have_registered_names(void **unused)
 }
 
 UNIT_MAIN(cmocka_unit_test(fields_are_found_with_their_folding),
-          cmocka_unit_test(presence_tells_what_pickup_must_add),
           cmocka_unit_test(dates_need_no_clock),
           cmocka_unit_test(the_trace_leaves_room_for_the_queue_id),
           cmocka_unit_test(protocols_have_registered_names))
