@@ -316,9 +316,15 @@ static bool find_default(struct postfix_files *f, struct slice name, struct slic
         return true;
     }
     if (slice_equal(name, SLICE("mydomain"))) {
-        struct slice host = slice_string(postfix_value(f, NULL, "myhostname"));
-        struct slice domain = slice_skip(host, slice_find(host, '.') + 1);
+        struct slice host, domain;
 
+        if (f->in_mydomain) {
+            return false; /* myhostname names mydomain */
+        }
+        f->in_mydomain = true;
+        host = slice_string(postfix_value(f, NULL, "myhostname"));
+        f->in_mydomain = false;
+        domain = slice_skip(host, slice_find(host, '.') + 1);
         *ret_value = domain.len > 0 ? domain : SLICE("localdomain");
         return true;
     }

@@ -53,6 +53,7 @@ struct postfix_files {
     size_t service_count;
     unsigned bad_line; /* first line of main.cf that is no parameter; 0: none */
     bool has_master;   /* true if there is a master.cf */
+    bool in_mydomain;  /* true while the default of mydomain is made of myhostname */
 };
 
 /* Reads main.cf and master.cf; `path` is the directory or a main.cf, and a missing master.cf is no

@@ -140,6 +140,8 @@ static void each_parameter_becomes_a_line_or_a_note(void **unused)
         {"virtual_mailbox_maps = hash:/x\n", "could refuse mail: the domains in this table", NULL},
         {"mydestination =\nhome_mailbox = Maildir/\n", "has no effect without the settings",
          "could lose"},
+        /* each is made of the other by default */
+        {"myhostname = mx.$mydomain\n", "\nmyhostname = mx.$mydomain\n", NULL},
         {"inet_interfaces = 192.0.2.1, 2001:db8::1\n",
          "\nsmtp_bind_address = 192.0.2.1\nsmtp_bind_address6 = 2001:db8::1\n", NULL},
         {"inet_interfaces = 192.0.2.1, 127.0.0.1\n", "\nlisten = ", "\nsmtp_bind_address"},
