@@ -47,7 +47,9 @@ bool pass_open(struct queue *q, struct active_msg *m, bool admitted)
         import_new_mail(&q->import);
         return false;
     }
-    if (!spool_concludes(q->spool)) {
+    /* In a store that divides messages, only the first pass is logged: each retry of a destination
+     * loads everything that waits for it. */
+    if (!spool_concludes(q->spool) && (m->fresh || !spool_divides(q->spool))) {
         log_active(m->id_text, slice_string(m->sender), m->size, m->undone);
     }
     if (m->fresh) {

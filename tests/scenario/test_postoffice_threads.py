@@ -344,6 +344,7 @@ class PutOff(ThreadTest):
         self.waiting(d, "a.test", self.COUNT)
         lines = [line for line in d.log()[before:].splitlines() if "status=deferred" in line]
         self.assertEqual(len(lines), self.tried("a.test") - tried, lines)
+        self.assertLessEqual(d.log()[before:].count("me@here.example"), 1)  # no other line about a message
         self.assertEqual(self.reasons(d, "a.test"), ["host is down"] * self.COUNT)
 
     def test_many_dead_hosts_cost_one_attempt_each(self):
