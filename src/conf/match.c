@@ -4,6 +4,8 @@
 #include <netinet/in.h>
 #include <string.h>
 
+#include "idn.h"
+
 /* ---- shell patterns ------------------------------------------------------------------------- */
 
 /* Returns the length of the first element of a pattern, which matches exactly one byte; 0 if the
@@ -344,8 +346,13 @@ static bool domain_match(struct slice element, struct slice domain)
 
 bool domain_list_match(const struct conf_list *domains, struct slice domain)
 {
+    char room[DOMAIN_ROOM], element_room[DOMAIN_ROOM];
+
+    domain = idn_domain(domain, room, sizeof room);
     for (size_t i = 0; i < domains->count; i++) {
-        if (domain_match(slice_string(domains->items[i]), domain)) {
+        struct slice element = slice_string(domains->items[i]);
+
+        if (domain_match(idn_domain(element, element_room, sizeof element_room), domain)) {
             return true;
         }
     }

@@ -8,6 +8,7 @@
 #include "conf.h"
 #include "conf_private.h"
 #include "hash.h"
+#include "idn.h"
 #include "map_text.h"
 #include "match.h"
 #include "mem.h"
@@ -153,7 +154,8 @@ static const char *read_sender_line(struct slice key, struct slice value, struct
 
 static void read_line(struct map_reader *r, const struct map_line *line)
 {
-    struct slice key = line->key, value = line->value;
+    char room[ADDRESS_MAX];
+    struct slice key = idn_address(line->key, room, sizeof room), value = line->value;
     struct target t = target_of(value);
     const char *error =
         r->senders ? read_sender_line(key, value, &t) : transport_error(r, value, &t);
@@ -503,7 +505,7 @@ struct slice route_complete(const struct conf *conf, struct slice address, char 
 static const struct entry *find_sender(const struct conf *conf, struct slice sender)
 {
     const struct route_maps *maps = conf->inner->maps;
-    char whole[ADDRESS_MAX], room[ADDRESS_MAX + 1];
+    char whole[ADDRESS_MAX], with_a_labels[ADDRESS_MAX], room[ADDRESS_MAX + 1];
     const struct entry *e;
     size_t at;
 
@@ -517,6 +519,7 @@ static const struct entry *find_sender(const struct conf *conf, struct slice sen
     if (sender.len > ADDRESS_MAX) {
         return NULL;
     }
+    sender = idn_address(sender, with_a_labels, sizeof with_a_labels);
     sender = slice_of(lower_copy(room, sender), sender.len);
     e = sender_get(maps, sender);
     at = slice_find_last(sender, '@');
@@ -592,7 +595,7 @@ static const char *address_error(struct slice address)
 static struct namer find_route(const struct conf *conf, struct slice sender, struct slice recipient,
                                struct route *ret_route)
 {
-    char room[ADDRESS_MAX + 1], whole[ADDRESS_MAX];
+    char room[ADDRESS_MAX + 1], whole[ADDRESS_MAX], with_a_labels[ADDRESS_MAX];
     const struct entry *e;
     const char *error;
 
@@ -605,6 +608,7 @@ static struct namer find_route(const struct conf *conf, struct slice sender, str
         return (struct namer){.entry = NULL};
     }
 
+    recipient = idn_address(recipient, with_a_labels, sizeof with_a_labels);
     struct slice lower = slice_of(lower_copy(room, recipient), recipient.len);
     struct slice domain = route_domain(recipient);
     struct namer namer = route_by_class(conf, sender, domain, ret_route);

@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "clock.h"
+#include "idn.h"
 #include "log.h"
 #include "match.h"
 #include "mem.h"
@@ -627,7 +628,12 @@ struct hops *hops_find(struct hops_world *world, const struct nexthop *nexthop, 
                        bool detect_self, hops_done *done, void *arg)
 {
     struct hops *h = mem_new(sizeof *h);
-    size_t len = nexthop->host.len < sizeof h->name ? nexthop->host.len : sizeof h->name - 1;
+    struct nexthop named = *nexthop;
+    char room[sizeof h->name];
+    size_t len;
+
+    named.host = idn_domain(nexthop->host, room, sizeof room - 1);
+    len = named.host.len < sizeof h->name ? named.host.len : sizeof h->name - 1;
 
     CHECK(!nexthop->is_unix);
     h->world = world;
@@ -641,10 +647,10 @@ struct hops *hops_find(struct hops_world *world, const struct nexthop *nexthop, 
     h->sts_until = MONO_NEVER;
     h->detect_self = detect_self;
     h->port = nexthop->port != 0 ? nexthop->port : port;
-    memcpy(h->name, nexthop->host.ptr, len);
+    memcpy(h->name, named.host.ptr, len);
     mxlist_init(&h->list);
     h->asking = true;
-    begin(h, nexthop);
+    begin(h, &named);
     h->asking = false;
     return h;
 }

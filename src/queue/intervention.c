@@ -7,6 +7,7 @@
 #include "check.h"
 #include "checksum.h"
 #include "class_name.h"
+#include "idn.h"
 #include "json.h"
 #include "match.h"
 #include "mem.h"
@@ -61,8 +62,10 @@ void intervention_number(struct intervention *i, uint64_t number)
 
 static char *lower_copy(struct slice s)
 {
-    char *copy = mem_copy(s.ptr, s.len);
+    char room[INTERVENTION_TARGET_MAX], *copy;
 
+    s = idn_address(s, room, sizeof room);
+    copy = mem_copy(s.ptr, s.len);
     for (size_t i = 0; i < s.len; i++) {
         copy[i] = ascii_lower(copy[i]);
     }

@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "clock.h"
+#include "idn.h"
 #include "json.h"
 #include "listing.h"
 #include "mem.h"
@@ -195,7 +196,9 @@ static bool asks_for(const json_t *question, const char *name)
 unsigned tls_question_ask(struct queue *q, const json_t *question, uint64_t token,
                           json_t **ret_answer)
 {
-    const char *domain = json_string_value(json_object_get(question, "domain"));
+    const char *given = json_string_value(json_object_get(question, "domain"));
+    struct slice domain = slice_string(given != NULL ? given : "");
+    char room[ADDRESS_MAX], name[WIRE_DOMAIN_MAX];
     struct tls_questions *t = &q->tls_questions;
     struct tls_question *asked;
     struct route route;
@@ -203,11 +206,14 @@ unsigned tls_question_ask(struct queue *q, const json_t *question, uint64_t toke
     uint32_t agent;
     json_t *answer;
 
-    if (domain == NULL || !sts_domain_valid(slice_string(domain))) {
+    domain = idn_domain(domain, room, sizeof room);
+    if (!sts_domain_valid(domain) || domain.len >= sizeof name) {
         return listing_error(400, ret_answer, "domain: the name of a domain is expected");
     }
+    memcpy(name, domain.ptr, domain.len);
+    name[domain.len] = '\0';
     answer = json_object();
-    if (!put_configuration(q, domain, answer, &route, &status, ret_answer)) {
+    if (!put_configuration(q, name, answer, &route, &status, ret_answer)) {
         json_decref(answer);
         return status;
     }

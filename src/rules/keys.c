@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "idn.h"
 #include "match.h"
 #include "route.h"
 
@@ -21,9 +22,11 @@ enum step {
 
 void keys_init(struct keys *k, enum keys_form form, const struct conf *conf, struct slice address)
 {
+    char room[ADDRESS_MAX];
     size_t at;
 
     CHECK(address.len <= ADDRESS_MAX);
+    address = idn_address(address, room, sizeof room);
     *k = (struct keys){.form = form};
     for (size_t i = 0; i < address.len; i++) {
         k->whole[i] = ascii_lower(address.ptr[i]);

@@ -10,6 +10,7 @@
 #include "action.h"
 #include "address.h"
 #include "callout_target.h"
+#include "idn.h"
 #include "map_text.h"
 #include "mem.h"
 #include "patterns.h"
@@ -89,6 +90,9 @@ static bool octets_parse(struct slice key, struct cidr *ret)
 
 static struct slice lower(struct slice key, char room[TABLE_KEY_MAX])
 {
+    char with_a_labels[TABLE_KEY_MAX];
+
+    key = idn_address(key, with_a_labels, sizeof with_a_labels);
     for (size_t i = 0; i < key.len; i++) {
         room[i] = ascii_lower(key.ptr[i]);
     }

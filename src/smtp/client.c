@@ -20,6 +20,7 @@
 #include "base64.h"
 #include "check.h"
 #include "envelope.h"
+#include "idn.h"
 #include "mem.h"
 #include "printable.h"
 #include "xtext.h"
@@ -818,9 +819,19 @@ static bool orcpt_safe(const struct client *c, struct slice orcpt)
     return true;
 }
 
+/* Returns the address as the peer can take it: without SMTPUTF8 with A-labels, in `room` then. */
+static struct slice peers_form(const struct client *c, struct slice address, char room[ADDRESS_MAX])
+{
+    return (c->offers & CLIENT_OFFERS_SMTPUTF8) != 0 ? address
+                                                     : idn_address(address, room, ADDRESS_MAX);
+}
+
 static bool sendable(const struct client *c, struct slice address)
 {
-    return (c->offers & CLIENT_OFFERS_SMTPUTF8) != 0 || address_is_ascii(address);
+    char room[ADDRESS_MAX];
+
+    return (c->offers & CLIENT_OFFERS_SMTPUTF8) != 0 ||
+           address_is_ascii(peers_form(c, address, room));
 }
 
 static void say_no_utf8(struct client *c)
@@ -831,8 +842,10 @@ static void say_no_utf8(struct client *c)
 static void send_mail(struct client *c)
 {
     const struct client_mail *mail = &c->mail;
+    char room[ADDRESS_MAX];
+    struct slice sender = peers_form(c, mail->sender, room);
 
-    CHECK(buf_addf(&c->out, "MAIL FROM:<%.*s>", SLICE_ARGS(mail->sender)));
+    CHECK(buf_addf(&c->out, "MAIL FROM:<%.*s>", SLICE_ARGS(sender)));
     if (mail->size_bytes > 0 && (c->offers & CLIENT_OFFERS_SIZE) != 0) {
         CHECK(buf_addf(&c->out, " SIZE=%llu", (unsigned long long)mail->size_bytes));
     }
@@ -877,7 +890,10 @@ static void add_notify(struct client *c, unsigned notify)
 
 static void send_rcpt(struct client *c, const struct client_rcpt *rcpt)
 {
-    CHECK(buf_addf(&c->out, "RCPT TO:<%.*s>", SLICE_ARGS(rcpt->address)));
+    char room[ADDRESS_MAX];
+    struct slice address = peers_form(c, rcpt->address, room);
+
+    CHECK(buf_addf(&c->out, "RCPT TO:<%.*s>", SLICE_ARGS(address)));
     if ((c->offers & CLIENT_OFFERS_DSN) != 0) {
         add_notify(c, rcpt->notify);
         if (orcpt_safe(c, rcpt->orcpt)) {

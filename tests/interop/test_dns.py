@@ -10,7 +10,7 @@ import peers
 import sluice
 
 ZONE = (
-    "one.test. MX 10 good.test.",
+    "one.test. MX 10 good.test.", "xn--bcher-kva.test. MX 10 good.test.", "xn--strae-oqa.test. MX 10 good.test.",
     "better.test. MX 10 dead.test.", "better.test. MX 20 good.test.", "better.test. MX 30 other.test.",
     "equal.test. MX 10 good.test.", "equal.test. MX 10 other.test.",
     "plain.test. A 127.0.0.2",
@@ -85,6 +85,12 @@ class Lookup(sluice.TestCase):
         relay, _, status, _ = self.verdict(d, "one.test")
         self.assertEqual((relay, status), ("good.test[127.0.0.2]:%d" % self.port, "sent"))
         self.assertEqual(self.good.recipients(), ["b@one.test"])
+
+    def test_an_internationalized_domain_is_found_by_its_a_labels(self):
+        d = self.relay("xn--bcher-kva.test", "stra\u00dfe.test")
+        d.send("a@example.org", ["b@b\u00fccher.test", "b@xn--strae-oqa.test"], mail_options=("SMTPUTF8",))
+        self.assertEqual(self.verdict(d, "b\u00fccher.test")[2], "sent")
+        self.assertEqual(self.verdict(d, "xn--strae-oqa.test")[2], "sent")
 
     def test_the_next_exchanger_is_used_when_the_best_is_dead(self):
         d = self.relay("better.test")

@@ -1009,7 +1009,17 @@ static void utf8_addresses_need_smtputf8(void **state)
     play(&t, PIPE_HELLO "=0 bounced 0 5.6.7 SMTPUTF8 is required, but was not offered by host " HOST
                         "\n"
                         "=DONE\n");
+    /* A domain alone goes with A-labels. */
+    t.mail.sender = SLICE("s@b\xc3\xbc"
+                          "cher.test");
     t.mail.flags = 0;
+    t.rcpts[0].address = SLICE("a@B\xc3\x9c"
+                               "CHER.test");
+    play(&t, PIPE_HELLO "C:MAIL FROM:<s@xn--bcher-kva.test>\n"
+                        "C:RCPT TO:<a@xn--bcher-kva.test>\n"
+                        "C:DATA\n");
+    t.rcpts[0].address = SLICE("a@x");
+    t.mail.sender = SLICE("\xc3\xbc@y");
     play(&t, FULL_HELLO "C:MAIL FROM:<\xc3\xbc@y> SMTPUTF8\n"
                         "C:RCPT TO:<a@x>\n"
                         "C:DATA\n");
