@@ -206,10 +206,8 @@ struct server_reply intake_finish(struct intake *i, const char *client)
     }
     content_finish(&i->scanner);
     if (!i->in_body) { /* a header section without a body, or no content */
-        bool bare = i->scanner.facts.header_bytes > 0;
-
         reply = begin_body(i, buf_slice(&i->head));
-        if (reply.code == 0 && bare && !keep(i, SLICE("\r\n"))) {
+        if (reply.code == 0 && !keep(i, SLICE("\r\n"))) {
             reply = NO_MEMORY;
         }
     }
