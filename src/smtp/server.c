@@ -750,6 +750,8 @@ static const struct command {
     {"HEAD", NULL, COMMAND_FOREIGN},
     {"OPTIONS", NULL, COMMAND_FOREIGN},
     {"CONNECT", NULL, COMMAND_FOREIGN},
+    /* The header of a proxy, whose address must not pass for the client's. */
+    {"PROXY", NULL, COMMAND_FOREIGN},
 };
 
 static const struct command *find_command(const struct server *s, struct slice verb)

@@ -375,6 +375,10 @@ static void dialogues_tell_the_same_story_under_every_split(void **unused)
         {"GET / HTTP/1.1\r\nHost: x\r\n", "S:220 mx.example ESMTP Sluice\n"
                                           "S:521 5.5.1 This is a mail server\n"
                                           "[close: client does not speak SMTP]"},
+        {"PROXY TCP4 192.0.2.7 198.51.100.1 4711 25\r\n" HELLO,
+         "S:220 mx.example ESMTP Sluice\n"
+         "S:521 5.5.1 This is a mail server\n"
+         "[close: client does not speak SMTP]"},
         {HELLO "Subject: x\r\n" QUIT, SAYS_HELLO "S:521 5.5.1 This is a mail server\n"
                                                  "[close: client does not speak SMTP]"},
         {HELLO "NOOP\nQUIT\r\n", SAYS_HELLO "S:521 5.5.2 Bare CR or LF in the command\n"
