@@ -421,8 +421,8 @@ class HostileSites(sluice.TestCase):
                 self.eventually(lambda: site.messages)
         self.eventually(lambda: not d.queue())
 
-    def test_a_banner_of_100_kilobytes_defers(self):
-        self.defers({"huge": self.rogue(greeting=b"220 " + b"x" * 100000 + b"\r\n")}, {"huge": "."})
+    def test_a_banner_of_300_kilobytes_defers(self):
+        self.defers({"huge": self.rogue(greeting=b"220 " + b"x" * 300000 + b"\r\n")}, {"huge": "."})
 
     def test_a_refusal_in_8_bit_text_makes_a_report_that_can_be_read(self):
         rogues = {"latin": self.rogue(rcpt=b"550 5.1.1 kein Benutzer \xfcberhaupt \x07\r\n")}
