@@ -459,7 +459,7 @@ class Rules(Case):
         c = self.connection()
         self.accepted("Subject: x\n\nhello\n", ADDRESS, connection=c)
         fields, body = m.message()
-        self.assertEqual([name for name, _ in fields], ["From", "Date", "Message-ID", "Subject"])
+        self.assertEqual([name for name, _ in fields], ["Subject", "Message-ID", "Date", "From"])
         self.assertEqual(body, b"hello\r\n")
         message = self.sent()[0]
         self.assertEqual(sorted(message["recipients"]), ["ann@example.org", "more@example.org"])
