@@ -517,6 +517,8 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       NO_EFFECT "the spool is indexed by destination")                                             \
     X(INT, delay_logging_resolution_limit, "digits", "2", 0, 6,                                    \
       "digits behind the point of delays in log lines")                                            \
+    X(BOOL, smtp_log_tls_feature_status, "", "yes", 0, 0,                                          \
+      "log the security of a delivery, as tls= before dsn=; older analysers want no")              \
     X(BOOL, soft_bounce, "", "no", 0, 0,                                                           \
       "treat permanent failures as temporary; for testing a set-up")                               \
     /* reports */                                                                                  \

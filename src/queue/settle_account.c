@@ -49,6 +49,7 @@ static void log_recipient(struct queue *q, const struct settlement *s, const str
     struct mono handed = was_handed ? s->delivery->handed : clock_mono();
     int64_t before = m->activated_wall.us - m->arrived.us;
     int64_t active = handed.us - m->activated.us;
+    const char *tls = q->conf->smtp_log_tls_feature_status ? s->tls : "";
     struct slice text = slice_trim(r->said.text); /* the first line may be empty */
 
     log_hold_deliveries(); /* until its commit */
@@ -64,7 +65,7 @@ static void log_recipient(struct queue *q, const struct settlement *s, const str
         delay_text(before, digits, texts[1]), delay_text(active, digits, texts[2]),
         delay_text(result->setup_us, digits, texts[3]),
         delay_text(result->transmit_us, digits, texts[4]),
-        s->tls[0] == '\0' ? "" : ", tls=", s->tls, SLICE_ARGS(r->verdict.status),
+        tls[0] == '\0' ? "" : ", tls=", tls, SLICE_ARGS(r->verdict.status),
         outcomes[r->disposition], SLICE_ARGS(text));
     log_hold_deliveries_end();
 }

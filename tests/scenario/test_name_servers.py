@@ -134,7 +134,8 @@ class Files(Case):
 
     def test_names_of_the_hosts_file_are_found_also_when_it_has_changed(self):
         names = self.name_server(own_address(1), 53, known=False)
-        d = self.private("nameserver %s\n" % own_address(1), "127.0.0.1 localhost\n127.0.0.2 Relay.example relay # it\n")
+        d = self.private("nameserver %s\n" % own_address(1), "127.0.0.1 localhost\n127.0.0.2 Relay.example relay # it\n",
+                         smtp_connection_cache_on_demand="no")
         d.send("a@here.example", ["u@there.example"])
         self.eventually(lambda: self.relay.recipients() == ["u@there.example"], d.log)
         self.replace("hosts", "127.0.0.1 localhost\n")
