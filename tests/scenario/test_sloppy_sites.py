@@ -4,6 +4,8 @@ import email
 
 import sluice
 
+HEADER = b"From: a@example.org\r\nDate: Sun, 29 Nov 2026 00:00:00 +0000\r\nMessage-ID: <1@example.org>\r\nSubject: x\r\n\r\n"
+
 
 class Replies(sluice.TestCase):
     def delivered(self, **replies):
@@ -14,7 +16,7 @@ class Replies(sluice.TestCase):
         d.send("a@example.org", ["b@example.net", "c@example.net"])
         self.eventually(lambda: len(site.recipients()) == 2)
         self.eventually(lambda: not d.queue())
-        self.assertEqual(d.log().count("status=sent"), 2)
+        self.eventually(lambda: d.log().count("status=sent") == 2)
 
     def test_a_line_without_a_code_after_the_reply_to_ehlo(self):
         self.delivered(ehlo=b"250 Nice to meet you.\r\nSIZE\r\n")
@@ -23,7 +25,7 @@ class Replies(sluice.TestCase):
         self.delivered(ehlo=b"250-Nice to meet you.\r\n8BITMIME\r\n250 SIZE\r\n")
 
     def test_lines_without_a_code_before_a_reply(self):
-        self.delivered(rcpt=b"checking ..\r\nstill checking ..\r\n250 Ok\r\n", end=b"*** spam score 0.1\r\n250 Ok\r\n")
+        self.delivered(rcpt=b"checking ..\r\nstill checking ..\r\n250 Ok\r\n")
 
     def test_an_empty_line_in_the_greeting(self):
         self.delivered(greeting=b"220-Welcome\r\n\r\n220 mx.example.net\r\n")
@@ -135,7 +137,7 @@ class Content(sluice.TestCase):
         self.assertEqual(message.get_payload(0).get_payload(decode=True), b"text \xff\r\n"[:-2])
 
     def test_nothing_is_converted_for_a_site_with_8bitmime(self):
-        text = b"Subject: x\r\n\r\n\xe9\r\n"
+        text = HEADER + b"\xe9\r\n"
         self.assertTrue(self.sends(text, extensions=("8BITMIME",)).endswith(text))
 
     def test_a_signed_part_with_8_bit_octets_is_returned(self):
@@ -154,7 +156,7 @@ class Content(sluice.TestCase):
         self.assertEqual(content.split(b"\r\n\r\n", 1)[1].replace(b"\r\n ", b"").count(b"<td>cell</td>"), 1000)
 
     def test_a_line_of_998_octets_stays(self):
-        text = b"Subject: x\r\n\r\n" + b"x" * 950 + b" " + b"y" * 47 + b"\r\n"
+        text = HEADER + b"x" * 950 + b" " + b"y" * 47 + b"\r\n"
         self.assertTrue(self.sends(text).endswith(text))
 
 
