@@ -306,7 +306,7 @@
     X(U64, token)                                                                                  \
     X(U32, outcome)                                                                                \
     X(BOOL, secure)                                                                                \
-    X(BYTES, packet, WIRE_PACKET_MAX)                                                          \
+    X(BYTES, packet, WIRE_PACKET_MAX)                                                              \
     X(BYTES, bogus, WIRE_TEXT_MAX)
 
 #define WIRE_FIELDS_hook_ask(X) X(SOME, name, WIRE_HOOK_NAME_MAX)

@@ -64,9 +64,8 @@ static void log_recipient(struct queue *q, const struct settlement *s, const str
         delay_text(clock_wall().us - m->arrived.us, digits, texts[0]),
         delay_text(before, digits, texts[1]), delay_text(active, digits, texts[2]),
         delay_text(result->setup_us, digits, texts[3]),
-        delay_text(result->transmit_us, digits, texts[4]),
-        tls[0] == '\0' ? "" : ", tls=", tls, SLICE_ARGS(r->verdict.status),
-        outcomes[r->disposition], SLICE_ARGS(text));
+        delay_text(result->transmit_us, digits, texts[4]), tls[0] == '\0' ? "" : ", tls=", tls,
+        SLICE_ARGS(r->verdict.status), outcomes[r->disposition], SLICE_ARGS(text));
     log_hold_deliveries_end();
 }
 
