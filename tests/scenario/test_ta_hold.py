@@ -157,7 +157,7 @@ class Telling(agents.TestCase):
     def test_reports_are_not_reported(self):
         mail = self.box.message(["error bounce f@err.com"], error=True)
         (line,) = self.errormail().job(mail.path, "bounce")
-        self.assertEqual(result(line)[2:], ("ok3", "nobody is to be told of it"))
+        self.assertEqual(result(line)[2:], ("ok3", "no bounce is sent for this mail"))
         self.assertEqual((mail.tags(), self.box.submitted()), ("+", []))
 
     def test_a_form_that_is_not_there(self):

@@ -59,7 +59,8 @@ static void print_usage(FILE *out)
           "  -i -u mail of your own, or of this user, as -v\n"
           "  -t    no -v\n"
           "  -d    is ZMailer's, and changes nothing\n"
-          "  -U    instead of nobody/nobody; without a password: that in $MAILQ_PASSWORD\n"
+          "  -U    log in as this user (default: nobody, password nobody); the default of another\n"
+          "        user's password is $MAILQ_PASSWORD\n"
           "  -Z    ZMailer's variables (POSTOFFICE, MAILSERVER) instead of $ZCONFIG's\n",
           out);
 }

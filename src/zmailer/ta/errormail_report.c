@@ -258,7 +258,8 @@ void errormail_report(const struct errormail *m, struct ta_job *job, size_t firs
     buf_init(&why, WHY_MAX);
     rc = is_report ? 0 : make_report(m, &batch, spoolid, &why);
     if (rc == 0) {
-        (void)buf_add_string(&why, spoolid[0] == '\0' ? "nobody is to be told of it" : spoolid);
+        (void)buf_add_string(&why,
+                             spoolid[0] == '\0' ? "no bounce is sent for this mail" : spoolid);
     }
     settle(&batch, rc, buf_slice(&why));
     buf_fini(&why);
