@@ -1340,17 +1340,10 @@ static void add_lines(struct client *c, struct slice in)
 /* Appends content with too long lines folded. */
 static void add_folded(struct client *c, struct slice in)
 {
-    while (in.len > 0) {
-        size_t len = long_lines_pass(&c->long_lines, in);
+    struct slice part;
 
-        add_lines(c, slice_of(in.ptr, len));
-        in = slice_skip(in, len);
-        if (in.len > 0) {
-            len = long_lines_add(&c->long_lines, in, &c->folded);
-            add_lines(c, buf_slice(&c->folded));
-            buf_clear(&c->folded);
-            in = slice_skip(in, len);
-        }
+    while (long_lines_next(&c->long_lines, &in, &c->folded, &part)) {
+        add_lines(c, part);
     }
 }
 
@@ -1373,9 +1366,9 @@ static void end_content(struct client *c)
         add_folded(c, buf_slice(&c->converted));
         buf_clear(&c->converted);
     }
+    buf_clear(&c->folded);
     long_lines_finish(&c->long_lines, &c->folded);
     add_lines(c, buf_slice(&c->folded));
-    buf_clear(&c->folded);
     if (c->content_prev != PREV_LINE_END) {
         CHECK(buf_add_string(&c->out, c->content_prev == PREV_CR ? "\n" : "\r\n"));
     }

@@ -4,7 +4,8 @@
 
 #include "check.h"
 
-size_t long_lines_pass(struct long_lines *l, struct slice in)
+/* Returns how many bytes at the start of `in` can be used as they are. */
+static size_t unchanged(struct long_lines *l, struct slice in)
 {
     size_t used = 0;
 
@@ -57,7 +58,8 @@ static void break_line(struct long_lines *l, struct buf *out)
     release(l, l->held_len, out);
 }
 
-size_t long_lines_add(struct long_lines *l, struct slice in, struct buf *out)
+/* Appends bytes of `in` up to the end of the current line, and returns their number, more than 0. */
+static size_t add_line(struct long_lines *l, struct slice in, struct buf *out)
 {
     size_t used = 0;
 
@@ -88,6 +90,21 @@ size_t long_lines_add(struct long_lines *l, struct slice in, struct buf *out)
         }
     }
     return used;
+}
+
+bool long_lines_next(struct long_lines *l, struct slice *in, struct buf *room,
+                     struct slice *ret_part)
+{
+    size_t used = unchanged(l, *in);
+
+    *ret_part = slice_of(in->ptr, used);
+    if (used == 0) {
+        buf_clear(room);
+        used = in->len > 0 ? add_line(l, *in, room) : 0;
+        *ret_part = buf_slice(room);
+    }
+    *in = slice_skip(*in, used);
+    return used > 0;
 }
 
 void long_lines_finish(struct long_lines *l, struct buf *out)

@@ -7,11 +7,13 @@
  * though never within a character of UTF-8. The result is the same in whatever pieces the content
  * comes.
  *
- *     long_lines_pass: what needs no copy --> long_lines_add: the rest --> long_lines_finish
+ *     while (long_lines_next(&l, &in, &room, &part)) send(part);    for each piece
+ *     long_lines_finish(&l, &room); send(room)                      at the end
  */
 #ifndef SMTP_LONG_LINES_H
 #define SMTP_LONG_LINES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "buf.h"
@@ -31,16 +33,14 @@ struct long_lines {
     char held[LONG_LINES_HELD_MAX];
 };
 
-/* Returns how many bytes at the start of `in` can be used as they are. The caller passes the next
- * ones to long_lines_add. */
-size_t long_lines_pass(struct long_lines *l, struct slice in);
+/* Cuts bytes off *in and returns true with their folded form in *ret_part, or false if *in is
+ * empty. The part is the bytes of *in themselves, or in `room`, whose former content is dropped.
+ * A part in `room` has at most LONG_LINES_HELD_MAX bytes more than were cut, and
+ * LONG_LINES_BREAK_MAX for each LONG_LINES_WISHED of them; `room` must be able to hold that. */
+bool long_lines_next(struct long_lines *l, struct slice *in, struct buf *room,
+                     struct slice *ret_part);
 
-/* Appends bytes of `in` up to the end of the current line, folded if necessary, and returns their
- * number, more than 0. Appends at most LONG_LINES_HELD_MAX bytes more than that, and
- * LONG_LINES_BREAK_MAX for each LONG_LINES_WISHED of them. The buffer must have that room. */
-size_t long_lines_add(struct long_lines *l, struct slice in, struct buf *out);
-
-/* Appends what is held back at the end of the content. */
+/* Appends the bytes that are held back at the end of the content. */
 void long_lines_finish(struct long_lines *l, struct buf *out);
 
 #endif

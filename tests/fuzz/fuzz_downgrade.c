@@ -37,22 +37,19 @@ static void convert(struct slice in, size_t seed, size_t most, struct buf *out)
 static void fold(struct slice in, size_t step, struct buf *out)
 {
     struct long_lines l = {0};
+    struct buf room;
 
+    buf_init(&room, OUT_MAX);
     while (in.len > 0) {
-        struct slice piece = slice_of(in.ptr, step < in.len ? step : in.len);
+        struct slice piece = slice_of(in.ptr, step < in.len ? step : in.len), part;
 
         in = slice_skip(in, piece.len);
-        while (piece.len > 0) {
-            size_t used = long_lines_pass(&l, piece);
-
-            CHECK(buf_add(out, slice_of(piece.ptr, used)));
-            piece = slice_skip(piece, used);
-            if (piece.len > 0) {
-                piece = slice_skip(piece, long_lines_add(&l, piece, out));
-            }
+        while (long_lines_next(&l, &piece, &room, &part)) {
+            CHECK(buf_add(out, part));
         }
     }
     long_lines_finish(&l, out);
+    buf_fini(&room);
 }
 
 static void check_lines(struct slice text)

@@ -10,21 +10,19 @@
 static void fold(const char *in, size_t len, size_t step, struct buf *out)
 {
     struct long_lines l = {0};
+    struct buf room;
 
+    buf_init(&room, OUT_MAX);
     for (size_t from = 0; from < len; from += step) {
-        struct slice piece = slice_of(in + from, from + step < len ? step : len - from);
+        struct slice piece = slice_of(in + from, from + step < len ? step : len - from), part;
 
-        while (piece.len > 0) {
-            size_t used = long_lines_pass(&l, piece);
-
-            assert_true(buf_add(out, slice_of(piece.ptr, used)));
-            piece = slice_skip(piece, used);
-            if (piece.len > 0) {
-                piece = slice_skip(piece, long_lines_add(&l, piece, out));
-            }
+        while (long_lines_next(&l, &piece, &room, &part)) {
+            assert_true(buf_add(out, part));
         }
+        assert_int_equal(piece.len, 0);
     }
     long_lines_finish(&l, out);
+    buf_fini(&room);
 }
 
 /* Appends `count` times what `bytes` has. */
