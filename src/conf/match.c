@@ -344,15 +344,32 @@ static bool domain_match(struct slice element, struct slice domain)
     return slice_equal_nocase(element, domain);
 }
 
+static bool has_a_label(struct slice domain)
+{
+    const struct slice prefix = SLICE("xn--");
+
+    for (; domain.len >= prefix.len; domain = slice_skip(domain, slice_find(domain, '.') + 1)) {
+        if (slice_equal_nocase(slice_of(domain.ptr, prefix.len), prefix)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool domain_list_match(const struct conf_list *domains, struct slice domain)
 {
     char room[DOMAIN_ROOM], element_room[DOMAIN_ROOM];
+    bool convert;
 
     domain = idn_domain(domain, room, sizeof room);
+    convert = has_a_label(domain); /* for other domains a long list is only compared */
     for (size_t i = 0; i < domains->count; i++) {
         struct slice element = slice_string(domains->items[i]);
 
-        if (domain_match(idn_domain(element, element_room, sizeof element_room), domain)) {
+        if (convert) {
+            element = idn_domain(element, element_room, sizeof element_room);
+        }
+        if (domain_match(element, domain)) {
             return true;
         }
     }

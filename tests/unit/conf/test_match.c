@@ -184,6 +184,24 @@ static void domains_match_exactly_below_or_by_pattern(void **state)
         {"*.test", "test", false},
         {"local*", "localhost", true},
         {"example.org", "", false},
+        {"b\xc3\xbc"
+         "cher.test",
+         "B\xc3\x9c"
+         "CHER.test",
+         true},
+        {"b\xc3\xbc"
+         "cher.test",
+         "XN--bcher-kva.TEST", true},
+        {".b\xc3\xbc"
+         "cher.test",
+         "a.xn--bcher-kva.test", true},
+        {"xn--bcher-kva.test",
+         "b\xc3\xbc"
+         "cher.test",
+         true},
+        {"b\xc3\xbc"
+         "cher.test",
+         "bcher.test", false},
     };
 
     (void)state;
