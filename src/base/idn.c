@@ -43,6 +43,18 @@ static bool put(char *room, size_t size, size_t *used, struct slice bytes)
     return true;
 }
 
+/* Is the text a label of a name? The mapping makes @, > or a space of their wide forms, which would
+ * then be a part of a command. */
+static bool is_label(struct slice text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if (!ascii_is_alnum(text.ptr[i]) && text.ptr[i] != '-' && text.ptr[i] != '_') {
+            return false;
+        }
+    }
+    return text.len > 0;
+}
+
 static bool put_label(char *room, size_t size, size_t *used, struct slice label)
 {
     char text[LABEL_MAX + 1];
@@ -58,7 +70,10 @@ static bool put_label(char *room, size_t size, size_t *used, struct slice label)
         IDN2_OK) {
         return put(room, size, used, label);
     }
-    fits = put(room, size, used, slice_string((const char *)found));
+    if (is_label(slice_string((const char *)found))) {
+        label = slice_string((const char *)found);
+    }
+    fits = put(room, size, used, label);
     idn2_free(found);
     return fits;
 }

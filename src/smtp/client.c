@@ -826,12 +826,10 @@ static struct slice peers_form(const struct client *c, struct slice address, cha
                                                      : idn_address(address, room, ADDRESS_MAX);
 }
 
-static bool sendable(const struct client *c, struct slice address)
+/* Can the peer take an address in its form? */
+static bool sendable(const struct client *c, struct slice form)
 {
-    char room[ADDRESS_MAX];
-
-    return (c->offers & CLIENT_OFFERS_SMTPUTF8) != 0 ||
-           address_is_ascii(peers_form(c, address, room));
+    return (c->offers & CLIENT_OFFERS_SMTPUTF8) != 0 || address_is_ascii(form);
 }
 
 static void say_no_utf8(struct client *c)
@@ -888,12 +886,9 @@ static void add_notify(struct client *c, unsigned notify)
     }
 }
 
-static void send_rcpt(struct client *c, const struct client_rcpt *rcpt)
+static void send_rcpt(struct client *c, const struct client_rcpt *rcpt, struct slice form)
 {
-    char room[ADDRESS_MAX];
-    struct slice address = peers_form(c, rcpt->address, room);
-
-    CHECK(buf_addf(&c->out, "RCPT TO:<%.*s>", SLICE_ARGS(address)));
+    CHECK(buf_addf(&c->out, "RCPT TO:<%.*s>", SLICE_ARGS(form)));
     if ((c->offers & CLIENT_OFFERS_DSN) != 0) {
         add_notify(c, rcpt->notify);
         if (orcpt_safe(c, rcpt->orcpt)) {
@@ -914,12 +909,13 @@ static void expect_reply(struct client *c, struct mono now)
 static void send_next_rcpt(struct client *c, struct mono now)
 {
     uint32_t i = c->send_rcpt++;
-    struct slice address = c->mail.rcpts[i].address;
+    char room[ADDRESS_MAX];
+    struct slice form = peers_form(c, c->mail.rcpts[i].address, room);
     struct status status = bad_address;
 
-    if (address.len > 0 && address_safe(address)) {
-        if (sendable(c, address)) {
-            send_rcpt(c, &c->mail.rcpts[i]);
+    if (form.len > 0 && address_safe(form)) {
+        if (sendable(c, form)) {
+            send_rcpt(c, &c->mail.rcpts[i], form);
             c->rcpts_open++;
             expect_reply(c, now);
             return;
@@ -1005,6 +1001,9 @@ static void advance(struct client *c, struct mono now)
 
 void client_begin(struct client *c, const struct client_mail *mail, struct mono now)
 {
+    char room[ADDRESS_MAX];
+    struct slice sender = peers_form(c, mail->sender, room);
+
     CHECK(c->state == IDLE && c->pending == PENDING_NONE);
     CHECK(mail->rcpt_count >= 1 && mail->rcpt_count <= CLIENT_RCPTS_MAX);
     c->mail = *mail;
@@ -1024,10 +1023,10 @@ void client_begin(struct client *c, const struct client_mail *mail, struct mono 
     c->recv_step = c->send_step;
     enter(c, ENVELOPE, now);
 
-    if (!address_safe(mail->sender)) {
+    if (!address_safe(sender)) {
         text_set(c, "bad sender address syntax");
         settle_locally(c, 0, mail->rcpt_count, CLIENT_PHASE_MAIL, bad_sender);
-    } else if (!sendable(c, mail->sender)) {
+    } else if (!sendable(c, sender)) {
         say_no_utf8(c);
         settle_locally(c, 0, mail->rcpt_count, CLIENT_PHASE_MAIL, no_utf8);
     } else if (c->size_limit > 0 && mail->size_bytes > c->size_limit) {

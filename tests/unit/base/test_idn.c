@@ -32,7 +32,19 @@ static void labels_are_converted_one_by_one(void **unused)
         {"\xff\xfe.test", NULL}, /* not UTF-8 */
         {"\xe2\x80\xae"
          "b.test",
-         NULL},      /* a mark of direction has no A-label */
+         NULL}, /* a mark of direction has no A-label */
+        {"a\xef\xbc\xa0"
+         "b.test",
+         NULL}, /* a wide @ */
+        {"a\xef\xbc\x9e"
+         "b.test",
+         NULL}, /* a wide > */
+        {"a\xe3\x80\x80"
+         "b.test",
+         NULL}, /* a wide space */
+        {"a\xe3\x80\x82"
+         "test",
+         NULL},      /* a wide full stop */
         {l64, NULL}, /* too long for a label */
     };
 
