@@ -487,12 +487,19 @@ static void set_nexthop(struct route *route, struct slice nexthop)
     route->nexthop[nexthop.len] = '\0';
 }
 
+/* Does the address have an @ that is not in a quoted local part? */
+static bool has_at(struct slice address)
+{
+    size_t at = slice_find_last(address, '@');
+
+    return at < address.len && slice_find(slice_skip(address, at), '"') == address.len - at;
+}
+
 struct slice route_complete(const struct conf *conf, struct slice address, char room[ADDRESS_MAX])
 {
     size_t origin_len = strlen(conf->myorigin);
 
-    if (address.len == 0 || slice_find(address, '@') < address.len ||
-        address.len + 1 + origin_len > ADDRESS_MAX) {
+    if (address.len == 0 || has_at(address) || address.len + 1 + origin_len > ADDRESS_MAX) {
         return address;
     }
     memcpy(room, address.ptr, address.len);
@@ -647,9 +654,11 @@ bool route_ignores_case(const struct conf *conf, struct slice recipient)
 
 bool route_is_recipients(struct slice nexthop, struct slice recipient)
 {
-    struct slice domain = route_domain(recipient);
+    char room[ADDRESS_MAX], nexthop_room[ROUTE_NEXTHOP_MAX];
+    struct slice domain = idn_domain(route_domain(recipient), room, sizeof room);
     struct nexthop n;
 
+    nexthop = idn_domain(nexthop, nexthop_room, sizeof nexthop_room);
     return domain.len > 0 &&
            (slice_equal_nocase(nexthop, domain) || /* this covers an address in brackets */
             (nexthop_parse(nexthop, &n) && n.use_mx && slice_equal_nocase(n.host, domain)));

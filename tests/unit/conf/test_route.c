@@ -320,6 +320,13 @@ static void a_next_hop_is_the_recipients_when_it_is_its_domain(void **state)
         {"a.example", "x", false},
         {"", "x", false},
         {"a.example, b.example", "x@a.example", false},
+        {"xn--bcher-kva.test:2525",
+         "x@b\xc3\xbc"
+         "cher.test",
+         true},
+        {"b\xc3\xbc"
+         "cher.test",
+         "x@xn--bcher-kva.test", true},
     };
 
     (void)state;
@@ -328,6 +335,31 @@ static void a_next_hop_is_the_recipients_when_it_is_its_domain(void **state)
             route_is_recipients(slice_string(cases[i].nexthop), slice_string(cases[i].recipient)),
             cases[i].want);
     }
+}
+
+static void an_address_without_a_domain_gets_ours(void **state)
+{
+    static const struct {
+        const char *address, *want;
+    } cases[] = {
+        {"a", "a@mail.example.org"},
+        {"\"a@b\"", "\"a@b\"@mail.example.org"},
+        {"a@b.example", "a@b.example"},
+        {"\"a@b\"@c.example", "\"a@b\"@c.example"},
+        {"a@[192.0.2.1]", "a@[192.0.2.1]"},
+        {"a@", "a@"},
+        {"", ""},
+    };
+    struct conf *c = load("");
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char room[ADDRESS_MAX];
+        struct slice got = route_complete(c, slice_string(cases[i].address), room);
+
+        assert_true(slice_equal(got, slice_string(cases[i].want)));
+    }
+    conf_free(c);
 }
 
 static void bad_lines_of_senders_are_named(void **state)
@@ -362,5 +394,6 @@ UNIT_MAIN(cmocka_unit_test(each_recipient_has_a_route),
           cmocka_unit_test(mail_of_a_sender_goes_to_its_own_relayhost),
           cmocka_unit_test(the_setting_that_names_a_next_hop_is_known),
           cmocka_unit_test(a_next_hop_is_the_recipients_when_it_is_its_domain),
+          cmocka_unit_test(an_address_without_a_domain_gets_ours),
           cmocka_unit_test(bad_lines_of_senders_are_named),
           cmocka_unit_test(strangers_may_send_to_own_domains_only))
