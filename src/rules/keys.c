@@ -26,7 +26,9 @@ void keys_init(struct keys *k, enum keys_form form, const struct conf *conf, str
     size_t at;
 
     CHECK(address.len <= ADDRESS_MAX);
-    address = idn_address(address, room, sizeof room);
+    if (slice_find(address, '@') < address.len) { /* else it is a local part */
+        address = idn_address(address, room, sizeof room);
+    }
     *k = (struct keys){.form = form};
     for (size_t i = 0; i < address.len; i++) {
         k->whole[i] = ascii_lower(address.ptr[i]);

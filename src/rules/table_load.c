@@ -90,9 +90,6 @@ static bool octets_parse(struct slice key, struct cidr *ret)
 
 static struct slice lower(struct slice key, char room[TABLE_KEY_MAX])
 {
-    char with_a_labels[TABLE_KEY_MAX];
-
-    key = idn_address(key, with_a_labels, sizeof with_a_labels);
     for (size_t i = 0; i < key.len; i++) {
         room[i] = ascii_lower(key.ptr[i]);
     }
@@ -129,7 +126,8 @@ static const char *access_key_error(struct slice key)
 static const char *key_of(const struct loading *l, struct slice text, char room[TABLE_KEY_MAX],
                           struct slice *ret_key)
 {
-    char network_room[TABLE_NETWORK_KEY];
+    char network_room[TABLE_NETWORK_KEY], with_a_labels[TABLE_KEY_MAX];
+    bool may_be_domain = false;
     const char *error = NULL;
     struct cidr network;
 
@@ -149,6 +147,10 @@ static const char *key_of(const struct loading *l, struct slice text, char room[
     }
     if (l->list == TABLE_SENDER_ACCESS || l->list == TABLE_RECIPIENT_ACCESS) {
         error = access_key_error(text);
+        may_be_domain = true;
+    }
+    if (may_be_domain || slice_find(text, '@') < text.len) { /* else it is a local part */
+        text = idn_address(text, with_a_labels, sizeof with_a_labels);
     }
     *ret_key = lower(text, room);
     return error;
@@ -318,11 +320,25 @@ static void load_file(struct loading *l, const char *name)
     buf_fini(&path);
 }
 
+/* Adds a user's name. Returns false if there are too many. */
+static bool load_user(struct loading *l, struct slice name, unsigned number)
+{
+    char room[TABLE_KEY_MAX];
+    unsigned before;
+
+    if (name.len <= TABLE_KEY_MAX && table_image_add(l->image, lower(name, room), slice_of(NULL, 0),
+                                                     number, &before) == TABLE_FULL) {
+        complain(l, true, 0, 0, "more than %u users", TABLE_ENTRIES_MAX);
+        return false;
+    }
+    return true;
+}
+
 /* Loads the names of this machine's users, as a table of its own. */
 static void load_users(struct loading *l)
 {
     const struct passwd *user;
-    unsigned number = 0, before;
+    unsigned number = 0;
 
     (void)snprintf(l->path, sizeof l->path, "%s", RECIPIENTS_USERS); /* fits */
     if (!table_image_begin(l->image, l->list, SLICE(RECIPIENTS_USERS))) {
@@ -330,16 +346,12 @@ static void load_users(struct loading *l)
         return;
     }
     setpwent();
-    while (!l->failed && (user = getpwent()) != NULL) {
-        char room[TABLE_KEY_MAX];
-        struct slice name = slice_string(user->pw_name);
-
-        number++;
-        if (name.len <= TABLE_KEY_MAX &&
-            table_image_add(l->image, lower(name, room), slice_of(NULL, 0), number, &before) ==
-                TABLE_FULL) {
-            complain(l, true, 0, 0, "more than %u users", TABLE_ENTRIES_MAX);
-        }
+    do {
+        errno = 0;
+        user = getpwent();
+    } while (user != NULL && load_user(l, slice_string(user->pw_name), ++number));
+    if (user == NULL && errno != 0 && errno != ENOENT) {
+        complain(l, true, 0, 0, "can't read the users: %s", strerror(errno));
     }
     endpwent();
 }

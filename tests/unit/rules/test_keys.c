@@ -33,6 +33,10 @@ static void an_address_is_looked_for_by_its_keys_the_closest_first(void **unused
         {KEYS_RECIPIENT, "postmaster", "postmaster "},
         {KEYS_RECIPIENT, "+x@a.test", "+x@a.test @a.test "},
         {KEYS_RECIPIENT, "", ""},
+        {KEYS_RECIPIENT, "j\xc3\xbcrg", "j\xc3\xbcrg "},
+        {KEYS_RECIPIENT, "j\xc3\xbcrg@\xc3\xbc.test", "j\xc3\xbcrg@xn--tda.test @xn--tda.test "},
+        {KEYS_ACCESS, "j\xc3\xbcrg@\xc3\xbc.test",
+         "j\xc3\xbcrg@xn--tda.test xn--tda.test .test test j\xc3\xbcrg@ "},
     };
     struct conf *conf = conf_of("local_domains = local.test\nrecipient_delimiter = +\n");
 
