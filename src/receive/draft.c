@@ -9,6 +9,7 @@
 #include "address.h"
 #include "check.h"
 #include "hash.h"
+#include "idn.h"
 #include "mem.h"
 
 /* Minimum bytes of a write to the memfd; smaller pieces are collected. A peer that sends lines of
@@ -162,9 +163,12 @@ static void take_record(struct slice *rest, struct wire_rcpt *ret)
 /* Writes an address in the form that is compared, and returns it. */
 static struct slice compared_form(struct slice address, bool ignores_case, char room[ADDRESS_MAX])
 {
-    size_t lower_from = ignores_case ? 0 : address_split(address).local.len;
+    char with_a_labels[ADDRESS_MAX];
+    size_t lower_from;
 
     CHECK(address.len <= ADDRESS_MAX);
+    address = idn_address(address, with_a_labels, sizeof with_a_labels);
+    lower_from = ignores_case ? 0 : address_split(address).local.len;
     for (size_t i = 0; i < address.len; i++) {
         room[i] = i < lower_from ? address.ptr[i] : ascii_lower(address.ptr[i]);
     }

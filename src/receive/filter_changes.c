@@ -164,7 +164,7 @@ static bool apply_envelope(struct filter_changes *c)
         } else if (record.change == MILTER_DELETE_RCPT) {
             (void)draft_remove_rcpt(c->draft, address);
         } else {
-            (void)draft_add_rcpt(c->draft, &(struct wire_rcpt){.address = address}, true);
+            (void)draft_add_rcpt(c->draft, &(struct wire_rcpt){.address = address}, false);
         }
     }
     return !c->draft->failed;

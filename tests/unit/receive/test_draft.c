@@ -185,7 +185,12 @@ static void a_recipient_is_in_the_envelope_once(void **unused)
         {"u@[ipv6:2001:db8::1]", false, false},
         {"u+x@b.test", false, true},
         {"u", false, true},
-        {"u@b.test.", false, true}, /* not a stored form: nothing is normalised here */
+        {"u@b\xc3\xbc"
+         "cher.test",
+         false, true},
+        {"u@XN--bcher-kva.test", false, false},
+        {"j\xc3\xbcrg", false, true}, /* a local part */
+        {"u@b.test.", false, true},   /* not a stored form: nothing is normalised here */
     };
     struct draft_budget budget = {.max = 100000};
     struct draft d;
