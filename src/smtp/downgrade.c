@@ -16,9 +16,11 @@
 /* What the current line belongs to. */
 enum place {
     PLACE_FIELDS,
-    PLACE_TEXT,  /* a body that is converted */
-    PLACE_KEPT,  /* a body that stays as it is */
-    PLACE_FILLER /* before the first and after the last part of a multipart, which readers ignore */
+    PLACE_TEXT, /* a body that is converted */
+    PLACE_KEPT, /* a body that stays as it is */
+    /* Before the first and after the last part of a multipart, which readers ignore. */
+    PLACE_PREAMBLE,
+    PLACE_EPILOGUE
 };
 
 enum field { FIELD_OTHER, FIELD_TYPE, FIELD_ENCODING, FIELD_REPEATED };
@@ -27,6 +29,7 @@ enum type { TYPE_PLAIN, TYPE_MULTIPART, TYPE_MESSAGE, TYPE_KEPT };
 
 struct multipart {
     bool is_signed;
+    bool is_digest;
     uint8_t len;
     char boundary[BOUNDARY_MAX];
 };
@@ -97,9 +100,12 @@ static void put(struct buf *out, struct slice bytes)
     CHECK(buf_add(out, bytes));
 }
 
+/* Is the current place signed? The preamble of a multipart/signed is not, by itself. */
 static bool in_signed(const struct downgrade *d)
 {
-    for (size_t i = 0; i < d->depth; i++) {
+    size_t depth = d->place == PLACE_PREAMBLE ? d->depth - 1 : d->depth;
+
+    for (size_t i = 0; i < depth; i++) {
         if (d->open[i].is_signed) {
             return true;
         }
@@ -217,6 +223,7 @@ static enum type read_type(struct slice value, struct multipart *ret_part)
     subtype = cut_token(&s);
     if (slice_equal_nocase(type, SLICE("multipart"))) {
         ret_part->is_signed = slice_equal_nocase(subtype, SLICE("signed"));
+        ret_part->is_digest = slice_equal_nocase(subtype, SLICE("digest"));
         return find_boundary(s, ret_part) ? TYPE_MULTIPART : TYPE_KEPT;
     }
     if (slice_equal_nocase(type, SLICE("message"))) {
@@ -332,12 +339,13 @@ static void on_bytes(struct downgrade *d, struct slice bytes, struct buf *out)
         put(out, bytes);
         return;
     case PLACE_KEPT:
-    case PLACE_FILLER:
+    case PLACE_PREAMBLE:
+    case PLACE_EPILOGUE:
         for (size_t i = 0; i < bytes.len; i++) {
             bool bad = is_8bit(bytes.ptr[i]);
 
             d->unfit = d->unfit || (bad && is_signed);
-            CHECK(buf_add_byte(out, bad && d->place == PLACE_FILLER ? '?' : bytes.ptr[i]));
+            CHECK(buf_add_byte(out, bad && d->place != PLACE_KEPT ? '?' : bytes.ptr[i]));
         }
         return;
     case PLACE_TEXT:
@@ -358,11 +366,21 @@ static void put_encoding(struct downgrade *d, const char *changed, struct buf *o
     }
 }
 
+/* Returns the type of the current body. A part of a multipart/digest is a message by default (RFC
+ * 2046, 5.1.5). */
+static enum type type_of_body(const struct downgrade *d, struct multipart *ret_part)
+{
+    if (!d->has_type && !d->of_message && d->depth > 0 && d->open[d->depth - 1].is_digest) {
+        return TYPE_MESSAGE;
+    }
+    return read_type(buf_slice(&d->type), ret_part);
+}
+
 /* Ends a header section and enters its body. */
 static void end_fields(struct downgrade *d, struct slice empty_line, struct buf *out)
 {
     struct multipart part = {0};
-    enum type type = read_type(buf_slice(&d->type), &part);
+    enum type type = type_of_body(d, &part);
     bool encoded = d->odd_encoding || (d->has_encoding && is_encoded(buf_slice(&d->encoding)));
     bool keep = in_signed(d) || encoded;
     bool become_mime = d->of_message && !d->has_version;
@@ -375,12 +393,6 @@ static void end_fields(struct downgrade *d, struct slice empty_line, struct buf 
         if (!keep) {
             d->place = PLACE_TEXT;
             changed = "quoted-printable";
-            if (become_mime) {
-                put(out, SLICE("MIME-Version: 1.0\r\n"));
-            }
-            if (become_mime && !d->has_type) {
-                put(out, SLICE("Content-Type: text/plain; charset=unknown-8bit\r\n"));
-            }
         }
         break;
     case TYPE_MULTIPART:
@@ -391,13 +403,19 @@ static void end_fields(struct downgrade *d, struct slice empty_line, struct buf 
     case TYPE_KEPT:
         break;
     }
+    if (become_mime && !keep && (followed || d->place == PLACE_TEXT)) {
+        put(out, SLICE("MIME-Version: 1.0\r\n"));
+        if (!d->has_type) {
+            put(out, SLICE("Content-Type: text/plain; charset=unknown-8bit\r\n"));
+        }
+    }
     put_encoding(d, changed, out);
     put(out, empty_line);
     d->column = 0;
     d->after_break = false;
     if (followed && type == TYPE_MULTIPART) {
         d->open[d->depth++] = part;
-        d->place = PLACE_FILLER;
+        d->place = PLACE_PREAMBLE;
     } else if (followed) {
         begin_fields(d, true);
     }
@@ -462,7 +480,7 @@ static void on_line(struct downgrade *d, struct slice line, struct buf *out)
         put(out, line);
         if (last) {
             d->depth--;
-            d->place = PLACE_FILLER;
+            d->place = PLACE_EPILOGUE;
         } else {
             begin_fields(d, false);
         }

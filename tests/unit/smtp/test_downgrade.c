@@ -100,6 +100,23 @@ static void parts_are_converted_each_in_its_way(void **unused)
               "Content-Type: text/plain; charset=unknown-8bit\r\n" CTE
               "quoted-printable\r\n\r\n" QP8,
          false},
+        /* The parts of a digest are messages by default. */
+        {MIME "Content-Type: multipart/digest; boundary=d\r\n\r\n--d\r\n\r\nSubject: " E8
+              "\r\n\r\n" E8 "\r\n--d\r\nContent-Type: text/plain\r\n\r\n" E8 "\r\n--d--\r\n",
+         MIME "Content-Type: multipart/digest; boundary=d\r\n\r\n--d\r\n\r\nSubject: " E8
+              "\r\n" MIME "Content-Type: text/plain; charset=unknown-8bit\r\n" CTE
+              "quoted-printable\r\n\r\n" QP8 "\r\n--d\r\nContent-Type: text/plain\r\n" CTE
+              "quoted-printable\r\n\r\n" QP8 "\r\n--d--\r\n",
+         false},
+        /* Fields of MIME without MIME-Version. */
+        {"Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\n" E8 "\r\n--b--\r\n",
+         "Content-Type: multipart/mixed; boundary=b\r\n" MIME "\r\n--b\r\n" CTE
+         "quoted-printable\r\n\r\n" QP8 "\r\n--b--\r\n",
+         false},
+        {"Content-Type: message/rfc822\r\n\r\n" MIME "\r\n" E8,
+         "Content-Type: message/rfc822\r\n" MIME "\r\n" MIME CTE "quoted-printable\r\n\r\n" QP8,
+         false},
+        {"Content-Type: image/png\r\n" CTE "base64\r\n\r\nw6k=\r\n", NULL, false},
         {MIME "Content-Type: message/delivery-status\r\n\r\nStatus: " E8 "\r\n", NULL, false},
         /* What is signed. */
         {MIME "Content-Type: multipart/signed; boundary=s\r\n\r\n--s\r\n\r\nplain \r\n--s\r\n"
@@ -109,6 +126,11 @@ static void parts_are_converted_each_in_its_way(void **unused)
          "Content-Type: multipart/signed; boundary=s\r\n\r\n--s\r\nContent-Type: text/plain\r\n" CTE
          "8bit\r\n\r\n" E8 "\r\n--s--\r\n",
          NULL, true},
+        {MIME "Content-Type: multipart/signed; boundary=s\r\n\r\npre" E8 "\r\n--s\r\n\r\nplain\r\n"
+              "--s--\r\npost" E8 "\r\n",
+         MIME "Content-Type: multipart/signed; boundary=s\r\n\r\npre??\r\n--s\r\n\r\nplain\r\n"
+              "--s--\r\npost??\r\n",
+         false},
     };
 
     (void)unused;
@@ -154,6 +176,28 @@ static void lines_are_broken_softly_and_never_look_like_a_boundary(void **unused
     buf_fini(&out);
 }
 
+/* The most is added to a digest of messages without fields. */
+static void many_short_parts_stay_within_the_bound(void **unused)
+{
+    static const char *const types[] = {"mixed", "digest"};
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(types); i++) {
+        struct buf in, out;
+
+        buf_init(&in, OUT_MAX);
+        buf_init(&out, (size_t)2 * DOWNGRADE_SIZE(OUT_MAX));
+        assert_true(buf_addf(&in, "Content-Type: multipart/%s; boundary=b\n\n", types[i]));
+        for (int k = 0; k < 8000; k++) {
+            assert_true(buf_add_string(&in, i == 0 ? "--b\n\n" : "--b\n\n\n"));
+        }
+        assert_true(convert(buf_slice(&in), OUT_MAX, &out)); /* which checks the bound */
+        assert_true(convert(buf_slice(&in), 1000, &out));
+        buf_fini(&in);
+        buf_fini(&out);
+    }
+}
+
 static void memory_is_bounded_for_long_lines_and_deep_nesting(void **unused)
 {
     struct buf in, out;
@@ -193,4 +237,5 @@ static void memory_is_bounded_for_long_lines_and_deep_nesting(void **unused)
 
 UNIT_MAIN(cmocka_unit_test(parts_are_converted_each_in_its_way),
           cmocka_unit_test(lines_are_broken_softly_and_never_look_like_a_boundary),
+          cmocka_unit_test(many_short_parts_stay_within_the_bound),
           cmocka_unit_test(memory_is_bounded_for_long_lines_and_deep_nesting))
