@@ -1079,6 +1079,7 @@ static bool message_complete(struct server *s, struct server_event *event)
         refuse_message(s, &refusal);
         return false;
     }
+    s->mail_flags &= ~(unsigned)ENVELOPE_8BIT; /* most clients declare 8BITMIME for all mail */
     if ((s->content.facts.flags & CONTENT_8BIT) != 0) {
         s->mail_flags |= ENVELOPE_8BIT;
     }

@@ -104,10 +104,10 @@ class TooManyRecipients(sluice.TestCase):
 class Content(sluice.TestCase):
     """What a site could not take is converted before it is sent."""
 
-    def sends(self, content, extensions=("PIPELINING", "SIZE 20000000")):
+    def sends(self, content, extensions=("PIPELINING", "SIZE 20000000"), mail_options=()):
         site = self.site(extensions=extensions)
         d = self.daemon(relayhost=site.nexthop)
-        d.send("a@example.org", ["b@example.net"], content)
+        d.send("a@example.org", ["b@example.net"], content, mail_options=mail_options)
         self.eventually(lambda: site.messages or "status=" in d.log())
         self.log = d.log()
         return site.messages[0]["content"] if site.messages else None
@@ -139,6 +139,11 @@ class Content(sluice.TestCase):
     def test_nothing_is_converted_for_a_site_with_8bitmime(self):
         text = HEADER + b"\xe9\r\n"
         self.assertTrue(self.sends(text, extensions=("8BITMIME",)).endswith(text))
+
+    def test_ascii_content_stays_though_8bitmime_was_declared(self):
+        content = self.sends(b"Subject: x\r\n\r\na=b \r\n", mail_options=["BODY=8BITMIME"])
+        self.assertTrue(content.endswith(b"\r\n\r\na=b \r\n"))
+        self.assertNotIn(b"Content-Transfer-Encoding", content)
 
     def test_a_signed_part_with_8_bit_octets_is_returned(self):
         self.assertIsNone(self.sends(
