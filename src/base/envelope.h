@@ -18,7 +18,7 @@
 
 /* Properties of a message's content and its sender's requests; a bit set. */
 enum envelope_flag {
-    ENVELOPE_8BIT = 1 << 0,     /* the content has 8-bit bytes; before it comes: 8BITMIME was given */
+    ENVELOPE_8BIT = 1 << 0,     /* 8-bit bytes, or 8BITMIME before the content */
     ENVELOPE_SMTPUTF8 = 1 << 1, /* SMTPUTF8 was given: the envelope or headers may need it */
     ENVELOPE_RET_FULL = 1 << 2, /* DSN RET=FULL */
     ENVELOPE_RET_HDRS = 1 << 3, /* DSN RET=HDRS */

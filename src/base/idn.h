@@ -3,8 +3,8 @@
  *
  * A name with U-labels and the same name with A-labels are one domain: xn--bcher-kva.example is the
  * one with a u umlaut. All names are compared and looked up with A-labels; logs and listings show
- * them as given. A label that has no A-label stays as it is, and is found nowhere. So does one whose
- * mapped form is no label, as with a wide @ or a wide full stop.
+ * them as given. A label that has no A-label stays as it is, and is found nowhere. So does one
+ * whose mapped form is no label, as with a wide @ or a wide full stop.
  */
 #ifndef BASE_IDN_H
 #define BASE_IDN_H

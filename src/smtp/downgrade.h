@@ -20,8 +20,8 @@
 
 struct downgrade;
 
-/* Maximum of octets that converting `len` of them appends. The most is added to a multipart/digest of
- * messages without fields. */
+/* Maximum of octets that converting `len` of them appends. The most is added to a multipart/digest
+ * of messages without fields. */
 #define DOWNGRADE_SIZE(len) (20 * (len) + 3072)
 
 /* Returns a converter at the start of a message. */

@@ -58,7 +58,7 @@ static void break_line(struct long_lines *l, struct buf *out)
     release(l, l->held_len, out);
 }
 
-/* Appends bytes of `in` up to the end of the current line, and returns their number, more than 0. */
+/* Appends bytes of `in` up to the end of the line, and returns their number, more than 0. */
 static size_t add_line(struct long_lines *l, struct slice in, struct buf *out)
 {
     size_t used = 0;
