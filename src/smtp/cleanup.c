@@ -21,7 +21,8 @@ static const struct slice line_end = {"\r\n", 2};
 /* What becomes of a field. */
 enum field_kind {
     FIELD_REMOVED = 1 << 8, /* the lower bits are of enum header_presence */
-    FIELD_ADDRESSES = 1 << 9,
+    FIELD_SENDERS = 1 << 9,
+    FIELD_RCPTS = 1 << 10,
 };
 
 static const struct {
@@ -34,21 +35,21 @@ static const struct {
     {"Content-Length", FIELD_REMOVED},
     {"Date", HEADER_DATE},
     {"Message-ID", HEADER_MESSAGE_ID},
-    {"From", HEADER_FROM | FIELD_ADDRESSES},
-    {"To", FIELD_ADDRESSES},
-    {"Cc", FIELD_ADDRESSES},
-    {"Sender", FIELD_ADDRESSES},
-    {"Reply-To", FIELD_ADDRESSES},
-    {"Mail-Followup-To", FIELD_ADDRESSES},
-    {"Errors-To", FIELD_ADDRESSES},
-    {"Apparently-To", FIELD_ADDRESSES},
-    {"Return-Receipt-To", FIELD_ADDRESSES},
-    {"Disposition-Notification-To", FIELD_ADDRESSES},
-    {"Resent-From", FIELD_ADDRESSES},
-    {"Resent-Sender", FIELD_ADDRESSES},
-    {"Resent-Reply-To", FIELD_ADDRESSES},
-    {"Resent-To", FIELD_ADDRESSES},
-    {"Resent-Cc", FIELD_ADDRESSES},
+    {"From", HEADER_FROM | FIELD_SENDERS},
+    {"To", FIELD_RCPTS},
+    {"Cc", FIELD_RCPTS},
+    {"Sender", FIELD_SENDERS},
+    {"Reply-To", FIELD_SENDERS},
+    {"Mail-Followup-To", FIELD_SENDERS},
+    {"Errors-To", FIELD_SENDERS},
+    {"Apparently-To", FIELD_RCPTS},
+    {"Return-Receipt-To", FIELD_SENDERS},
+    {"Disposition-Notification-To", FIELD_SENDERS},
+    {"Resent-From", FIELD_SENDERS},
+    {"Resent-Sender", FIELD_SENDERS},
+    {"Resent-Reply-To", FIELD_SENDERS},
+    {"Resent-To", FIELD_RCPTS},
+    {"Resent-Cc", FIELD_RCPTS},
 };
 
 void cleanup_begin(struct cleanup *c, const struct cleanup_rules *rules)
@@ -83,7 +84,7 @@ static void put(struct cleanup *c, struct slice bytes)
     }
 }
 
-/* ---- addresses without a domain ------------------------------------------------------------- */
+/* ---- addresses ------------------------------------------------------------------------------ */
 
 static bool is_blank(char c)
 {
@@ -95,7 +96,17 @@ struct mailbox {
     size_t words; /* separated by blanks or comments */
     size_t start, end;
     bool in_word;
-    bool finished; /* it has a domain, or a form that is not completed */
+    bool has_domain;
+    bool left; /* it has a form that is not changed, or was changed */
+};
+
+/* The addresses of a field. */
+struct addresses {
+    const struct cleanup_rules *rules;
+    bool of_sender;
+    struct slice value;
+    size_t copied; /* bytes of `value` that are in `out` */
+    struct buf *out;
 };
 
 /* Returns the offset after the quoted string, comment or domain literal that begins at `at`; 0 if
@@ -119,18 +130,26 @@ static size_t skip_quoted(struct slice s, size_t at)
     return 0;
 }
 
-/* Appends the origin at the end of the address, unless it has a domain or is none: an encoded word,
- * several words, or nothing. */
-static void finish_mailbox(struct mailbox *m, struct slice value, struct slice origin,
-                           size_t *copied, struct buf *out)
+/* Appends the origin at the end of the address if it has no domain, and writes its canonical form,
+ * unless it is none: an encoded word, several words, or nothing. */
+static void finish_mailbox(struct mailbox *m, struct addresses *a)
 {
-    struct slice word = slice_of(value.ptr + m->start, m->end - m->start);
+    struct slice word = slice_of(a->value.ptr + m->start, m->end - m->start), form;
+    char room[ADDRESS_MAX];
+    struct buf whole;
 
-    if (!m->finished && m->words == 1 && !slice_starts(word, SLICE("=?"))) {
-        (void)buf_add(out, slice_of(value.ptr + *copied, m->end - *copied)); /* errors are sticky */
-        (void)buf_add_byte(out, '@');
-        (void)buf_add(out, origin);
-        *copied = m->end;
+    if (!m->left && m->words == 1 && !slice_starts(word, SLICE("=?"))) {
+        buf_init(&whole, word.len + ADDRESS_MAX);
+        (void)buf_add(&whole, word); /* fits, as does the next */
+        (void)buf_addf(&whole, m->has_domain ? "" : "@%.*s", SLICE_ARGS(a->rules->origin));
+        form = a->rules->canonical == NULL
+                   ? buf_slice(&whole)
+                   : a->rules->canonical(a->rules->arg, a->of_sender, buf_slice(&whole), room);
+        (void)buf_add(a->out,
+                      slice_of(a->value.ptr + a->copied, m->start - a->copied)); /* sticky */
+        (void)buf_add(a->out, form);
+        buf_fini(&whole);
+        a->copied = m->end;
     }
     *m = (struct mailbox){.words = 0};
 }
@@ -145,13 +164,14 @@ static void add_word(struct mailbox *m, size_t start, size_t end)
     m->end = end;
 }
 
-/* Writes a value with the origin at addresses without a domain (RFC 5322, 3.4). Returns false if
- * the value is no list of addresses; the output is then of no use. */
-static bool complete_value(struct slice value, struct slice origin, struct buf *out)
+/* Writes the value of a field with the changed addresses (RFC 5322, 3.4). Returns false if it is no
+ * list of addresses; the output is then of no use. */
+static bool change_addresses(struct addresses *a)
 {
+    const struct slice value = a->value;
     struct mailbox m = {.words = 0};
     bool in_angle = false;
-    size_t copied = 0, at = 0;
+    size_t at = 0;
 
     while (at < value.len) {
         char byte = value.ptr[at];
@@ -176,14 +196,15 @@ static bool complete_value(struct slice value, struct slice origin, struct buf *
                 return false;
             }
             in_angle = false;
-            finish_mailbox(&m, value, origin, &copied, out);
-            m.finished = true; /* the list element has its address */
+            finish_mailbox(&m, a);
+            m.left = true; /* the list element has its address */
         } else if ((byte == ',' || byte == ';') && !in_angle) {
-            finish_mailbox(&m, value, origin, &copied, out);
+            finish_mailbox(&m, a);
         } else if (byte == ':' && !in_angle) {
             m = (struct mailbox){.words = 0}; /* the name of a group */
         } else {
-            m.finished = m.finished || strchr("@!%:,;[\\", byte) != NULL;
+            m.left = m.left || (byte == '@' && m.has_domain) || strchr("!%:,;\\", byte) != NULL;
+            m.has_domain = m.has_domain || byte == '@' || byte == '[';
             add_word(&m, at, next);
         }
         at = next;
@@ -191,25 +212,29 @@ static bool complete_value(struct slice value, struct slice origin, struct buf *
     if (in_angle) {
         return false;
     }
-    finish_mailbox(&m, value, origin, &copied, out);
-    (void)buf_add(out, slice_skip(value, copied)); /* errors are sticky */
-    return !out->failed;
+    finish_mailbox(&m, a);
+    (void)buf_add(a->out, slice_skip(value, a->copied)); /* errors are sticky */
+    return !a->out->failed;
 }
 
-/* Passes on a field of addresses, completed if it then stays within its limits. The decision
- * depends on the result alone, so that a second clean-up decides the same. */
-static void put_addresses(struct cleanup *c, struct slice field)
+/* Passes on a field of addresses, changed if it then stays within its limits. The decision depends
+ * on the result alone, so that a second clean-up decides the same. */
+static void put_addresses(struct cleanup *c, struct slice field, bool of_sender)
 {
     size_t colon = slice_find(field, ':') + 1;
+    struct addresses a = {.rules = &c->rules,
+                          .of_sender = of_sender,
+                          .value = slice_skip(field, colon),
+                          .out = &c->room};
     size_t grown;
 
     buf_clear(&c->room);
     (void)buf_add(&c->room, slice_of(field.ptr, colon)); /* errors are sticky */
-    if (!complete_value(slice_skip(field, colon), c->rules.origin, &c->room)) {
+    if (!change_addresses(&a)) {
         put(c, field);
         return;
     }
-    grown = buf_len(&c->room) - field.len;
+    grown = buf_len(&c->room) > field.len ? buf_len(&c->room) - field.len : 0;
     if (grown > 0 &&
         (c->counted > c->rules.field_bytes || grown > c->rules.field_bytes - c->counted ||
          c->written + buf_len(&c->room) > CLEANUP_COMPLETED_MAX)) {
@@ -257,8 +282,8 @@ static void end_field(struct cleanup *c)
     }
     kind = kind_of(slice_of(field.ptr, name_length(field)));
     c->present |= kind & (HEADER_FROM | HEADER_DATE | HEADER_MESSAGE_ID);
-    if ((kind & FIELD_ADDRESSES) != 0 && c->rules.origin.len > 0) {
-        put_addresses(c, field);
+    if ((kind & (FIELD_SENDERS | FIELD_RCPTS)) != 0 && c->rules.origin.len > 0) {
+        put_addresses(c, field, (kind & FIELD_SENDERS) != 0);
     } else if ((kind & FIELD_REMOVED) == 0) {
         put(c, field);
     }

@@ -7,6 +7,7 @@
  *   Content-Length; `From ' lines on top        removed        removed
  *   From, Date, Message-ID, if missing          added          added by always_add_missing_headers
  *   addresses without a domain in From, To, ..  @$myorigin     unchanged
+ *   addresses in From, To, ..                   canonical      unchanged
  *   fields over header_size_limit               cut            cut
  *   empty line before the body, if missing      added          added
  *
@@ -15,9 +16,9 @@
  *
  * The content passes in wire form (lines end with CRLF), field by field. All other bytes stay
  * unchanged, so that a signature over them stays valid. The result does not depend on how the input
- * is split, and a second clean-up changes nothing, if the
- * added fields are within header_size_limit. It is at most CLEANUP_GROWTH_MAX bytes longer
- * than the input. No more than one field is kept in memory.
+ * is split, and a second clean-up changes nothing, if the added fields are within
+ * header_size_limit. It is at most CLEANUP_GROWTH_MAX bytes longer than the input. No more than one
+ * field is kept in memory.
  *
  * Departures from Postfix's cleanup(8), which does the same: `From ' lines are removed, not renamed
  * X-Mailbox-Line; completed fields keep their folding; several words, a!b and a%b are no address to
@@ -32,6 +33,7 @@
 #include <stdint.h>
 
 #include "buf.h"
+#include "envelope.h"
 #include "header.h"
 #include "slice.h"
 
@@ -54,13 +56,19 @@ typedef void cleanup_put(void *arg, struct slice bytes);
  * function that called returns. */
 typedef void cleanup_values(void *arg, struct header_missing *ret_values);
 
+/* Returns the canonical form of an address in a field of senders or of recipients: the address
+ * itself, or one in `room`. */
+typedef struct slice cleanup_canonical(void *arg, bool of_sender, struct slice address,
+                                       char room[ADDRESS_MAX]);
+
 /* The part of the table for one client; all is borrowed until cleanup_fini. */
 struct cleanup_rules {
-    uint64_t field_bytes;   /* header_size_limit */
-    struct slice origin;    /* domain of addresses that have none; empty: they stay unchanged */
-    cleanup_values *values; /* NULL: missing fields are not added */
+    uint64_t field_bytes; /* header_size_limit */
+    struct slice origin;  /* domain of addresses that have none; empty: all stay unchanged */
+    cleanup_canonical *canonical; /* with an origin only; NULL: there are no such maps */
+    cleanup_values *values;       /* NULL: missing fields are not added */
     cleanup_put *put;
-    void *arg; /* for both functions */
+    void *arg; /* of these functions */
 };
 
 /* Place of the next piece. Private to cleanup.c. */

@@ -27,6 +27,24 @@ static void values(void *arg, struct header_missing *ret)
         .from = SLICE("s@a.test"), .hostname = SLICE("h.test"), .random = 7};
 }
 
+/* Gives addresses of old.test and the one "name" another form. */
+static struct slice canonical(void *arg, bool of_sender, struct slice address,
+                              char room[ADDRESS_MAX])
+{
+    size_t at = slice_find(address, '@');
+    int len;
+
+    (void)arg;
+    if (slice_equal(address, SLICE("name@o.test"))) {
+        return SLICE("full.name@new.test");
+    }
+    if (!slice_equal(slice_skip(address, at), SLICE("@old.test"))) {
+        return address;
+    }
+    len = snprintf(room, ADDRESS_MAX, "%.*s@%s.test", (int)at, address.ptr, of_sender ? "s" : "r");
+    return slice_of(room, (size_t)len);
+}
+
 enum client { STRANGER, OWN };
 
 /* Cleans `in`, which comes in two pieces, and then in single bytes. */
@@ -35,6 +53,7 @@ static void clean(enum client client, uint64_t field_bytes, struct slice in, siz
 {
     const struct cleanup_rules rules = {.field_bytes = field_bytes,
                                         .origin = client == OWN ? SLICE("o.test") : SLICE(""),
+                                        .canonical = client == OWN ? canonical : NULL,
                                         .values = client == OWN ? values : NULL,
                                         .put = add,
                                         .arg = out};
@@ -296,8 +315,42 @@ static void growth_has_a_limit(void **unused)
     buf_fini(&again);
 }
 
+static void addresses_get_their_canonical_form_for_own_clients(void **unused)
+{
+    static const struct {
+        const char *in, *want;
+    } cases[] = {
+        {"To: a@old.test", "To: a@r.test"},
+        {"Reply-To: <a@old.test>", "Reply-To: <a@s.test>"},
+        {"Cc: \"A, B\" <a@old.test>, b@x.test,\r\n c@old.test (c@old.test)",
+         "Cc: \"A, B\" <a@r.test>, b@x.test,\r\n c@r.test (c@old.test)"},
+        {"Sender: name", "Sender: full.name@new.test"},
+        {"Sender: Some Name <name>", "Sender: Some Name <full.name@new.test>"},
+        {"To: \"a b\"@old.test", "To: \"a b\"@r.test"},
+        {"To: team: a@old.test, b@old.test;", "To: team: a@r.test, b@r.test;"},
+        {"To: <@route.test:a@old.test>", NULL},
+        {"To: a @ old.test", NULL},
+        {"To: a@b@old.test", NULL},
+        {"To: <a@old.test", NULL},
+        {"Subject: a@old.test", NULL},
+        {"To: a@[192.0.2.1]", NULL},
+    };
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char in[300], wanted[300];
+
+        (void)snprintf(in, sizeof in, "%s\r\n" WHOLE "\r\nTo: a@old.test\r\n", cases[i].in);
+        (void)snprintf(wanted, sizeof wanted, "%s\r\n" WHOLE "\r\nTo: a@old.test\r\n",
+                       cases[i].want != NULL ? cases[i].want : cases[i].in);
+        want(OWN, 102400, slice_string(in), slice_string(wanted));
+        want(STRANGER, 102400, slice_string(in), slice_string(in));
+    }
+}
+
 UNIT_MAIN(cmocka_unit_test(hidden_fields_are_removed),
           cmocka_unit_test(a_body_begins_after_an_empty_line),
           cmocka_unit_test(missing_fields_are_added_for_own_clients),
           cmocka_unit_test(addresses_without_a_domain_are_completed_for_own_clients),
+          cmocka_unit_test(addresses_get_their_canonical_form_for_own_clients),
           cmocka_unit_test(a_field_over_the_limit_is_cut), cmocka_unit_test(growth_has_a_limit))
