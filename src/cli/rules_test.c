@@ -160,11 +160,20 @@ static void print_notes(const struct ruling *r)
 
 static void print_result(struct trial *t)
 {
+    struct slice sender = slice_string(t->args->sender);
+    struct server_reply reply =
+        arrival_envelope(&t->arrival, t->conf, &sender, &t->rcpts, &t->count, UINT32_MAX);
     struct buf text;
 
+    print_notes(&t->arrival.ruling);
+    if (reply.code != 0) {
+        print_reply("message", slice_of(NULL, 0), &reply, "");
+        return;
+    }
     buf_init(&text, TEXT_MAX);
-    arrival_envelope(&t->arrival, t->conf, slice_string(t->args->sender), &t->rcpts, &t->count,
-                     UINT32_MAX);
+    if (!slice_equal(sender, slice_string(t->args->sender))) {
+        (void)buf_addf(&text, "  from %.*s\n", SLICE_ARGS(sender)); /* fits */
+    }
     printf("message: %s\n", arrival_hold(&t->arrival).len > 0 ? "on hold" : "queued");
     for (uint32_t i = 0; i < t->count; i++) {
         (void)buf_addf(&text, "  to %.*s%s%.*s\n", SLICE_ARGS(t->rcpts[i].address),
@@ -189,16 +198,18 @@ static void try_mail(struct trial *t)
         return;
     }
     reply = try_content(t);
+    if (reply.code == 0 && !r->discard) {
+        print_result(t);
+        return;
+    }
     print_notes(r);
     if (r->limit != NULL) {
         printf("limit: %s\n", r->limit);
     }
     if (reply.code != 0) {
         print_reply("message", slice_of(NULL, 0), &reply, "");
-    } else if (r->discard) {
-        printf("message: discarded\n");
     } else {
-        print_result(t);
+        printf("message: discarded\n");
     }
 }
 
@@ -244,7 +255,7 @@ int run_config_test(const struct command *c, const struct args *a)
         return EX_CONFIG;
     }
     t.conf = bundle.conf;
-    set = rule_set_new(bundle.tables_fd, bundle.conf, &text);
+    set = rule_set_new(bundle.tables_fd, &t.conf, &text);
     ok = set != NULL && take_client(&t);
     if (ok) {
         t.rcpts = mem_array(a->to.count, sizeof *t.rcpts);

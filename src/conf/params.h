@@ -283,6 +283,20 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(STRING, content_filter, "transport:nexthop", "", 0, 0,                                       \
       "where all mail goes first, but what comes in by a listener with filtered=yes; empty: "      \
       "nowhere")                                                                                   \
+    X(LIST, virtual_alias_maps, "file", "", 0, 0,                                                  \
+      "files of `address addresses' lines: recipients that stand for others")                      \
+    X(LIST, virtual_alias_domains, "domain pattern", "", 0, 0,                                     \
+      "domains whose addresses are all in virtual_alias_maps; others there are refused")           \
+    X(LIST, alias_maps, "file", "", 0, 0,                                                          \
+      "files of `name: addresses' lines, in the form of /etc/aliases: names of local_domains "     \
+      "that stand for other addresses")                                                            \
+    X(LIST, canonical_maps, "file", "", 0, 0,                                                      \
+      "files of `address address' lines: other forms of senders and recipients, in envelopes "     \
+      "and in header fields of own clients")                                                       \
+    X(LIST, sender_canonical_maps, "file", "", 0, 0,                                               \
+      "the same for senders, before canonical_maps")                                               \
+    X(LIST, recipient_canonical_maps, "file", "", 0, 0,                                            \
+      "the same for recipients, before canonical_maps")                                            \
     X(STRING, always_bcc, "mail address", "", 0, 0,                                                \
       "one more recipient of each message; empty: none")                                           \
     X(LIST, sender_bcc_maps, "file", "", 0, 0,                                                     \

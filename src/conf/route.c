@@ -812,5 +812,6 @@ bool route_has_unix_nexthops(const struct conf *conf)
 bool route_accepts_domain(const struct conf *conf, struct slice domain)
 {
     return domain_list_match(&conf->local_domains, domain) ||
-           domain_list_match(&conf->relay_domains, domain);
+           domain_list_match(&conf->relay_domains, domain) ||
+           domain_list_match(&conf->virtual_alias_domains, domain);
 }

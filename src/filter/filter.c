@@ -90,59 +90,28 @@ static void log_rules(const struct job *j, const char *id)
     }
 }
 
-/* Applies the results of the rules to *m, as pickup does. Returns the recipients, to be freed. */
-static struct wire_rcpt *put_ruled(struct job *j, struct wire_submit *m,
-                                   char class_room[CLASS_NAME_MAX], const char *id)
+/* Applies the results of the rules to *m, as pickup does. *ret_rcpts has the recipients, to be
+ * freed. */
+static struct server_reply put_ruled(struct job *j, struct wire_submit *m,
+                                     char class_room[CLASS_NAME_MAX], const char *id,
+                                     struct wire_rcpt **ret_rcpts)
 {
     const struct conf *conf = j->filter->worker.role->conf;
     struct classified class =
         classify_end(&j->mail.classify, conf, true, SLICE(""), NULL, id, class_room);
-    struct wire_rcpt *rcpts = draft_envelope(&j->mail.draft);
+    struct server_reply reply;
 
+    *ret_rcpts = draft_envelope(&j->mail.draft);
     m->class_name = class.name;
     m->class_source = class.source;
     m->hold = arrival_hold(&j->mail.arrival);
-    m->rules = arrival_rules(&j->mail.arrival);
+    m->sender = draft_sender(&j->mail.draft);
     m->rcpt_count = draft_rcpts(&j->mail.draft);
-    arrival_envelope(&j->mail.arrival, conf, draft_sender(&j->mail.draft), &rcpts, &m->rcpt_count,
-                     WIRE_RCPTS_MAX);
-    m->rcpts = rcpts;
-    return rcpts;
-}
-
-/* Submits a message that has passed. The queue process stores it in place of the old message, and
- * its answer has the number of the entry. */
-static void submit(struct job *j)
-{
-    const struct wire_deliver *ask = &j->assignment->ask;
-    struct wire_submit m = {.token = ask->entry,
-                            .flags = ask->flags,
-                            .arrived = ask->arrived,
-                            .pid = (uint32_t)getpid(),
-                            .origin = SLICE("milter"),
-                            .replaces = ask->entry};
-    char login[WIRE_ID_MAX + 60], id[WIRE_ID_MAX + 1], class_room[CLASS_NAME_MAX];
-    struct wire_rcpt *rcpts = NULL;
-
-    if (j->filter->worker.queue == NULL) {
-        defer(j, "Queue is not available, try again later"); /* the result is dropped without a
-                                                              * queue process */
-        return;
-    }
-    (void)snprintf(id, sizeof id, "%.*s", SLICE_ARGS(ask->id)); /* fits */
-    if (j->is_requeued) {
-        rcpts = put_ruled(j, &m, class_room, id);
-    }
-    if (j->filters != NULL) {
-        m.flags |= filters_flags(j->filters);
-        m.hold = m.hold.len > 0 ? m.hold : filters_hold(j->filters);
-    }
-    (void)snprintf(login, sizeof login, "%s%s%sorig_id=%s", j->filters != NULL ? "milter_id=" : "",
-                   j->filters != NULL ? filters_id(j->filters) : "", j->filters != NULL ? ", " : "",
-                   id); /* fits */
-    m.login = slice_string(login);
-    draft_submit(&j->mail.draft, j->filter->worker.queue, &m);
-    mem_free(rcpts);
+    reply = arrival_envelope(&j->mail.arrival, conf, &m->sender, ret_rcpts, &m->rcpt_count,
+                             WIRE_RCPTS_MAX);
+    m->rcpts = *ret_rcpts;
+    m->rules = arrival_rules(&j->mail.arrival);
+    return reply;
 }
 
 /* Finishes the job with the refusal of rules or filters. */
@@ -159,6 +128,47 @@ static void refuse(struct job *j, unsigned code, const char *enhanced, struct sl
     finish(j, status_repair(status, code < 500 ? STATUS_TRANSIENT : STATUS_PERMANENT),
            buf_slice(&words));
     buf_fini(&words);
+}
+
+/* Submits a message that has passed. The queue process stores it in place of the old message, and
+ * its answer has the number of the entry. */
+static void submit(struct job *j)
+{
+    const struct wire_deliver *ask = &j->assignment->ask;
+    struct wire_submit m = {.token = ask->entry,
+                            .flags = ask->flags,
+                            .arrived = ask->arrived,
+                            .pid = (uint32_t)getpid(),
+                            .origin = SLICE("milter"),
+                            .replaces = ask->entry};
+    char login[WIRE_ID_MAX + 60], id[WIRE_ID_MAX + 1], class_room[CLASS_NAME_MAX];
+    struct wire_rcpt *rcpts = NULL;
+    struct server_reply reply = SERVER_ACCEPT;
+
+    if (j->filter->worker.queue == NULL) {
+        defer(j, "Queue is not available, try again later"); /* the result is dropped without a
+                                                              * queue process */
+        return;
+    }
+    (void)snprintf(id, sizeof id, "%.*s", SLICE_ARGS(ask->id)); /* fits */
+    if (j->is_requeued) {
+        reply = put_ruled(j, &m, class_room, id, &rcpts);
+    }
+    if (reply.code != 0) {
+        mem_free(rcpts);
+        refuse(j, reply.code, reply.status, reply.text);
+        return;
+    }
+    if (j->filters != NULL) {
+        m.flags |= filters_flags(j->filters);
+        m.hold = m.hold.len > 0 ? m.hold : filters_hold(j->filters);
+    }
+    (void)snprintf(login, sizeof login, "%s%s%sorig_id=%s", j->filters != NULL ? "milter_id=" : "",
+                   j->filters != NULL ? filters_id(j->filters) : "", j->filters != NULL ? ", " : "",
+                   id); /* fits */
+    m.login = slice_string(login);
+    draft_submit(&j->mail.draft, j->filter->worker.queue, &m);
+    mem_free(rcpts);
 }
 
 static void filtered(struct job *j)

@@ -4,14 +4,16 @@
 #include <string.h>
 
 #include "address.h"
+#include "address_set.h"
+#include "aliases.h"
 #include "check.h"
 #include "clock.h"
 #include "entropy.h"
-#include "hash.h"
 #include "log.h"
 #include "maildrop.h"
 #include "mem.h"
 #include "route.h"
+#include "xtext.h"
 
 /* Maximum length of an error of callout_target_of. */
 #define ERROR_MAX 1000
@@ -40,6 +42,10 @@ void arrival_drop(struct arrival *a)
         ruling_clear(&a->ruling);
         buf_fini(&a->rules);
         rule_set_unref(a->set);
+        for (size_t i = 0; i < a->kept_count; i++) {
+            mem_free(a->kept[i]);
+        }
+        mem_free(a->kept);
         mem_free(a->bar_text);
         mem_free(a->bar_rule);
     }
@@ -73,18 +79,52 @@ static void ask_client(struct arrival *a, const struct conf *conf,
     }
 }
 
+static struct server_reply unknown_in(const char *table, struct slice rcpt,
+                                      struct arrival_words *words)
+{
+    buf_clear(words->text);
+    (void)buf_addf(words->text, "<%.*s>: Recipient address rejected: User unknown in %s table",
+                   SLICE_ARGS(rcpt), table); /* fits */
+    return reply_of(550, "5.1.1", words);
+}
+
 struct server_reply arrival_unknown(bool unsure, bool local, struct slice rcpt,
                                     struct arrival_words *words)
 {
-    buf_clear(words->text);
-    (void)buf_addf(words->text, "<%.*s>: Recipient address rejected: ", SLICE_ARGS(rcpt)); /* fits,
-                                                                                  as do the next */
     if (unsure) {
-        (void)buf_add_string(words->text, "unverified address, try again later");
+        buf_clear(words->text);
+        (void)buf_addf(words->text,
+                       "<%.*s>: Recipient address rejected: unverified address, try again later",
+                       SLICE_ARGS(rcpt)); /* fits */
         return reply_of(450, "4.1.1", words);
     }
-    (void)buf_addf(words->text, "User unknown in %s recipient table", local ? "local" : "relay");
-    return reply_of(550, "5.1.1", words);
+    return unknown_in(local ? "local recipient" : "relay recipient", rcpt, words);
+}
+
+static bool has_aliases(const struct arrival *a)
+{
+    return tables_count(a->set->tables, TABLE_VIRTUAL_ALIAS) > 0 ||
+           tables_count(a->set->tables, TABLE_ALIAS) > 0;
+}
+
+static void put_nowhere(void *arg, struct slice address)
+{
+    (void)arg;
+    (void)address;
+}
+
+/* Tries the expansion of a recipient, which follows at the end of the message. */
+static bool can_expand(const struct arrival *a, const struct conf *conf, struct slice rcpt,
+                       struct arrival_words *words)
+{
+    struct table_hit hit;
+
+    if (aliases_expand(a->set->tables, conf, rcpt, put_nowhere, NULL, &hit, words->rule)) {
+        return true;
+    }
+    (void)buf_addf(words->text, "<%.*s>: Recipient address rejected: its aliases can't be expanded",
+                   SLICE_ARGS(rcpt)); /* fits */
+    return false;
 }
 
 struct server_reply arrival_rcpt(struct arrival *a, const struct conf *conf,
@@ -114,7 +154,13 @@ struct server_reply arrival_rcpt(struct arrival *a, const struct conf *conf,
     if (!access_recipient(a->set->tables, conf, rcpt, &a->ruling, &reply)) {
         return reply_of(reply.code, reply.status, words);
     }
+    if (has_aliases(a) && !can_expand(a, conf, rcpt, words)) {
+        return reply_of(451, "4.3.0", words);
+    }
     known = recipient_known(a->set->tables, conf, rcpt);
+    if (known == RECIPIENT_UNKNOWN_ALIAS) {
+        return unknown_in("virtual alias", rcpt, words);
+    }
     if (known == RECIPIENT_KNOWN ||
         (known == RECIPIENT_UNKNOWN && conf->fallback_transport[0] != '\0')) {
         return SERVER_ACCEPT;
@@ -183,6 +229,27 @@ static void missing_values(void *arg, struct header_missing *ret)
                                    .random = entropy_u64()};
 }
 
+/* Returns the canonical form of an address in a header field. */
+static struct slice canonical_of(void *arg, bool of_sender, struct slice address,
+                                 char room[ADDRESS_MAX])
+{
+    struct arrival *a = arg;
+    const struct rule_set *set = a->set;
+
+    return address_is_stored(address, ADDRESS_UTF8)
+               ? aliases_canonical(set->tables, *set->conf,
+                                   of_sender ? TABLE_SENDER_CANONICAL : TABLE_RECIPIENT_CANONICAL,
+                                   address, room)
+               : address;
+}
+
+static bool has_canonical(const struct arrival *a)
+{
+    return tables_count(a->set->tables, TABLE_CANONICAL) > 0 ||
+           tables_count(a->set->tables, TABLE_SENDER_CANONICAL) > 0 ||
+           tables_count(a->set->tables, TABLE_RECIPIENT_CANONICAL) > 0;
+}
+
 static void put_clean(void *arg, struct slice bytes)
 {
     struct arrival *a = arg;
@@ -196,6 +263,7 @@ void arrival_data(struct arrival *a, const struct arrival_author *author)
     const struct cleanup_rules rules = {
         .field_bytes = a->set->field_bytes,
         .origin = author->is_own ? slice_string(a->set->origin) : SLICE(""),
+        .canonical = !a->filtered && has_canonical(a) ? canonical_of : NULL,
         .values = adds ? missing_values : NULL,
         .put = put_clean,
         .arg = a,
@@ -262,60 +330,31 @@ struct server_reply arrival_end(struct arrival *a, const char *client, checks_pu
 
 /* ---- the envelope --------------------------------------------------------------------------- */
 
-/* Addresses of the envelope, in lower case. */
-struct seen {
-    UT_hash_handle hh;
-    char address[];
-};
-
-static bool is_new(struct seen **all, struct slice address)
-{
-    struct seen *s = mem_new(sizeof *s + address.len + 1), *found;
-
-    for (size_t i = 0; i < address.len; i++) {
-        s->address[i] = ascii_lower(address.ptr[i]);
-    }
-    HASH_FIND(hh, *all, s->address, address.len, found);
-    if (found != NULL) {
-        mem_free(s);
-        return false;
-    }
-    HASH_ADD_KEYPTR(hh, *all, s->address, address.len, s);
-    return true;
-}
-
-static void forget_seen(struct seen **all)
-{
-    struct seen *s, *next;
-
-    HASH_ITER(hh, *all, s, next)
-    {
-        HASH_DEL(*all, s);
-        mem_free(s);
-    }
-}
-
 struct envelope {
     struct wire_rcpt *rcpts;
     uint32_t count, max;
     size_t size;
     uint32_t left_out;
-    struct seen *seen;
+    struct address_set *seen;
 };
 
-/* Adds a recipient, unless its address exists. Its failure is reported to the sender like that of
- * any recipient, as in Postfix. */
-static void add_copy(struct envelope *e, struct slice address)
+static void add_rcpt(struct envelope *e, struct wire_rcpt rcpt)
 {
-    if (address.len == 0 || !is_new(&e->seen, address)) {
-        return;
-    }
     if (e->count == e->max) {
         e->left_out++;
         return;
     }
     e->rcpts = mem_grow(e->rcpts, e->count, &e->size, sizeof *e->rcpts);
-    e->rcpts[e->count++] = (struct wire_rcpt){.address = address};
+    e->rcpts[e->count++] = rcpt;
+}
+
+/* Adds a copy, unless its address exists. Its failure is reported to the sender like that of
+ * any recipient, as in Postfix. */
+static void add_copy(struct envelope *e, struct slice address)
+{
+    if (address.len > 0 && address_set_add(&e->seen, address)) {
+        add_rcpt(e, (struct wire_rcpt){.address = address});
+    }
 }
 
 static void add_from_table(struct envelope *e, const struct arrival *a, enum table_list list,
@@ -335,7 +374,7 @@ static void add_copies(struct envelope *e, const struct arrival *a, const struct
     const uint32_t count = e->count;
 
     for (uint32_t i = 0; i < count; i++) {
-        (void)is_new(&e->seen, e->rcpts[i].address);
+        (void)address_set_add(&e->seen, e->rcpts[i].address);
     }
     for (size_t i = 0; i < a->ruling.bcc_count; i++) {
         add_copy(e, slice_string(a->ruling.bcc[i]));
@@ -345,8 +384,135 @@ static void add_copies(struct envelope *e, const struct arrival *a, const struct
     for (uint32_t i = 0; i < count; i++) {
         add_from_table(e, a, TABLE_RECIPIENT_BCC, conf, e->rcpts[i].address);
     }
-    forget_seen(&e->seen);
+    address_set_clear(&e->seen);
 }
+
+/* ---- aliases -------------------------------------------------------------------------------- */
+
+/* Keeps an address until arrival_drop. */
+static struct slice keep(struct arrival *a, struct slice address)
+{
+    a->kept = mem_grow(a->kept, a->kept_count, &a->kept_size, sizeof *a->kept);
+    a->kept[a->kept_count++] = mem_copy(address.ptr, address.len);
+    return slice_of(a->kept[a->kept_count - 1], address.len);
+}
+
+/* Changes an address to its canonical form. */
+static void make_canonical(struct arrival *a, const struct conf *conf, enum table_list list,
+                           struct slice *address)
+{
+    char room[ADDRESS_MAX];
+    struct slice form = aliases_canonical(a->set->tables, conf, list, *address, room);
+
+    if (form.ptr != address->ptr) {
+        *address = keep(a, form);
+    }
+}
+
+/* The expansion of one recipient. */
+struct alias {
+    struct arrival *arrival;
+    struct envelope *out;
+    const struct wire_rcpt *of;
+    bool first;
+    struct buf orcpt, text; /* `text` is for the log */
+};
+
+/* Adds an address that the recipient stands for. Only the first one keeps the wish for a report of
+ * success, so that the sender gets one (RFC 3461, 5.2.7.3). */
+static void add_alias(void *arg, struct slice address)
+{
+    struct alias *x = arg;
+    struct wire_rcpt rcpt = *x->of;
+
+    if (!address_set_add(&x->out->seen, address)) {
+        return;
+    }
+    (void)buf_addf(&x->text, "%s%.*s", x->first ? "" : ", ", SLICE_ARGS(address)); /* or is cut */
+    rcpt.address = keep(x->arrival, address);
+    if (rcpt.orcpt.len == 0 && buf_len(&x->orcpt) > 0) {
+        rcpt.orcpt = keep(x->arrival, buf_slice(&x->orcpt));
+    }
+    if (!x->first && (rcpt.notify & NOTIFY_SUCCESS) != 0) {
+        rcpt.notify &= ~(unsigned)NOTIFY_SUCCESS;
+        rcpt.notify = rcpt.notify == 0 ? NOTIFY_NEVER : rcpt.notify;
+    }
+    x->first = false;
+    add_rcpt(x->out, rcpt);
+}
+
+static void note_alias(struct arrival *a, const struct alias *x, const struct table_hit *hit)
+{
+    const struct rule_place rule = {table_list_name(hit->list), hit->path, hit->line};
+    struct action action = {.kind = ACTION_ALIAS, .text = buf_slice(&x->text)};
+    char what[ADDRESS_MAX + 64];
+
+    (void)snprintf(what, sizeof what, "<%.*s>: Recipient address",
+                   SLICE_ARGS(x->of->address)); /* fits */
+    ruling_apply(&a->ruling, ACTION_IN_ACCESS, &action, slice_string(what), &rule);
+}
+
+/* Adds the addresses that a recipient stands for. Returns false after a fault, which is logged. */
+static bool expand_rcpt(struct arrival *a, const struct conf *conf, const struct wire_rcpt *rcpt,
+                        struct envelope *out)
+{
+    struct alias x = {.arrival = a, .out = out, .of = rcpt, .first = true};
+    struct table_hit hit;
+    struct buf fault;
+    bool ok;
+
+    buf_init(&x.orcpt, DSN_ORCPT_MAX);
+    buf_init(&x.text, ACTION_TEXT_MAX);
+    buf_init(&fault, LOG_LINE_MAX);
+    if (address_is_ascii(rcpt->address)) {
+        (void)buf_add_string(&x.orcpt, "rfc822;"); /* fits */
+        if (!xtext_encode(rcpt->address, &x.orcpt)) {
+            buf_clear(&x.orcpt);
+        }
+    }
+    ok = aliases_expand(a->set->tables, conf, rcpt->address, add_alias, &x, &hit, &fault);
+    x.text.failed = false; /* cut at worst */
+    if (ok) {
+        note_alias(a, &x, &hit);
+    } else {
+        log_warning("aliases: %s", buf_cstr(&fault));
+    }
+    buf_fini(&x.orcpt);
+    buf_fini(&x.text);
+    buf_fini(&fault);
+    return ok;
+}
+
+/* Replaces recipients that are aliases. Returns false after a fault. */
+static bool expand_aliases(struct arrival *a, const struct conf *conf, struct envelope *e)
+{
+    struct envelope out = {.max = e->max};
+    bool *aliased = mem_array(e->count, sizeof *aliased);
+    bool ok = true;
+
+    for (uint32_t i = 0; i < e->count; i++) {
+        aliased[i] = aliases_has(a->set->tables, conf, e->rcpts[i].address);
+        if (!aliased[i]) {
+            add_rcpt(&out, e->rcpts[i]);
+            (void)address_set_add(&out.seen, e->rcpts[i].address);
+        }
+    }
+    for (uint32_t i = 0; ok && i < e->count; i++) {
+        ok = !aliased[i] || expand_rcpt(a, conf, &e->rcpts[i], &out);
+    }
+    if (ok && out.left_out > 0) {
+        log_warning("aliases: the message would have more than %u recipients", e->max);
+        ok = false;
+    }
+    address_set_clear(&out.seen);
+    mem_free(aliased);
+    mem_free(e->rcpts);
+    e->rcpts = out.rcpts;
+    e->count = out.count;
+    return ok;
+}
+
+/* ---- the whole envelope --------------------------------------------------------------------- */
 
 /* Returns the first target of a recipient, "transport:nexthop"; empty: none. A parameter may have
  * the transport alone. */
@@ -363,27 +529,47 @@ static struct slice target_of(const struct arrival *a, const struct conf *conf, 
                : SLICE("");
 }
 
-void arrival_envelope(struct arrival *a, const struct conf *conf, struct slice sender,
-                      struct wire_rcpt **rcpts, uint32_t *count, uint32_t max)
+/* Applies redirection, canonical forms, copies and aliases. Returns false after a fault. */
+static bool change_rcpts(struct arrival *a, const struct conf *conf, struct slice *sender,
+                         struct envelope *e)
 {
-    struct envelope e = {.rcpts = *rcpts, .count = *count, .max = max, .size = *count};
     const bool copies = a->ruling.bcc_count > 0 || conf->always_bcc[0] != '\0' ||
                         tables_count(a->set->tables, TABLE_SENDER_BCC) > 0 ||
                         tables_count(a->set->tables, TABLE_RECIPIENT_BCC) > 0;
+
+    make_canonical(a, conf, TABLE_SENDER_CANONICAL, sender);
+    for (uint32_t i = 0; i < e->count; i++) {
+        make_canonical(a, conf, TABLE_RECIPIENT_CANONICAL, &e->rcpts[i].address);
+    }
+    if (a->ruling.redirect == NULL && copies) {
+        add_copies(e, a, conf, *sender);
+    }
+    return !has_aliases(a) || expand_aliases(a, conf, e);
+}
+
+struct server_reply arrival_envelope(struct arrival *a, const struct conf *conf,
+                                     struct slice *sender, struct wire_rcpt **rcpts,
+                                     uint32_t *count, uint32_t max)
+{
+    struct envelope e = {.rcpts = *rcpts, .count = *count, .max = max, .size = *count};
+    bool ok;
 
     CHECK(e.count > 0);
     if (a->ruling.redirect != NULL) {
         e.rcpts[0] = (struct wire_rcpt){.address = slice_string(a->ruling.redirect)};
         e.count = 1;
-    } else if (copies && !a->filtered) {
-        add_copies(&e, a, conf, sender);
     }
+    ok = a->filtered || change_rcpts(a, conf, sender, &e);
     for (uint32_t i = 0; i < e.count; i++) {
         e.rcpts[i].target = a->filtered ? SLICE("") : target_of(a, conf, e.rcpts[i].address);
     }
     a->ruling.notes_dropped += e.left_out;
     *rcpts = e.rcpts;
     *count = e.count;
+    return ok ? SERVER_ACCEPT
+              : (struct server_reply){451, "4.3.0",
+                                      SLICE("The aliases of a recipient can't be expanded, try "
+                                            "again later")};
 }
 
 struct slice arrival_hold(const struct arrival *a)
@@ -435,7 +621,7 @@ bool arrival_use_rules(const struct role *role, struct rule_set **rules)
     struct buf error;
 
     buf_init(&error, LOG_LINE_MAX);
-    fresh = rule_set_new(role->tables_fd, role->conf, &error);
+    fresh = rule_set_new(role->tables_fd, &role->conf, &error);
     if (fresh == NULL) {
         log_error("rules: %s", buf_cstr(&error));
     } else {

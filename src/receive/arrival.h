@@ -1,7 +1,7 @@
 /*
  * A message on its way in, as the rules see it. Here access tables, recipient tables,
- * content_filter and automatic copies are applied to a message, for SMTP, LMTP, `sendmail` and all
- * other ways in. After the checks its content is cleaned up (cleanup.h).
+ * content_filter, automatic copies and aliases are applied to a message, for SMTP, LMTP, `sendmail`
+ * and all other ways in. After the checks its content is cleaned up (cleanup.h).
  *
  *     arrival_begin --> arrival_rcpt ... --> arrival_data --> arrival_content ... --> arrival_end
  *                       (SMTP and LMTP)
@@ -49,6 +49,8 @@ struct arrival {
     char bar_status[ACTION_STATUS_MAX];
     char *bar_text, *bar_rule; /* owned */
     struct buf rules;          /* buffer of arrival_rules */
+    char **kept;               /* owned; addresses of aliases and canonical maps */
+    size_t kept_count, kept_size;
 };
 
 /* A client that sends by SMTP or LMTP. */
@@ -103,13 +105,15 @@ size_t arrival_held(const struct arrival *a);
  * arrival_drop; code 0: accepted. `client` names the client in the log. */
 struct server_reply arrival_end(struct arrival *a, const char *client, checks_put *put, void *arg);
 
-/* Changes the recipients for the queue: applies REDIRECT, adds copies (BCC, always_bcc,
- * sender_bcc_maps, recipient_bcc_maps; each address once), and sets the first target (FILTER,
- * content_filter, fallback_transport). Replaces *rcpts, an array of mem_array; its slices last
- * until arrival_drop or as long as `conf`. At most `max` recipients result: further copies are left
- * out and counted. */
-void arrival_envelope(struct arrival *a, const struct conf *conf, struct slice sender,
-                      struct wire_rcpt **rcpts, uint32_t *count, uint32_t max);
+/* Changes the envelope for the queue: applies REDIRECT, canonical forms (of *sender, too), adds
+ * copies (BCC, always_bcc, sender_bcc_maps, recipient_bcc_maps; each address once), expands
+ * aliases, and sets the first target (FILTER, content_filter, fallback_transport). Replaces *rcpts,
+ * an array of mem_array; its slices last until arrival_drop or as long as `conf`. At most `max`
+ * recipients result: further copies are left out and counted. Returns code 0, or the reply to the
+ * message if aliases can't be expanded, which is logged. *rcpts is the caller's in both cases. */
+struct server_reply arrival_envelope(struct arrival *a, const struct conf *conf,
+                                     struct slice *sender, struct wire_rcpt **rcpts,
+                                     uint32_t *count, uint32_t max);
 
 /* Returns the reason to put the message on hold; empty: none. */
 struct slice arrival_hold(const struct arrival *a);

@@ -443,7 +443,7 @@ void draft_submit(struct draft *d, struct channel *ch, struct wire_submit *m)
     CHECK(d->rcpts > 0);
     CHECK(d->fd < 0 || buf_len(&d->content) == 0);
     take_record(&rest, &sender);
-    m->sender = sender.address;
+    m->sender = m->sender.ptr == NULL ? sender.address : m->sender;
     m->envid = sender.orcpt;
     if (m->rcpts == NULL) {
         m->rcpts = rcpts = draft_envelope(d);

@@ -96,9 +96,9 @@ bool draft_finish(struct draft *d);
 /* Returns the recipients in an array of mem_array, whose slices point into the draft. */
 struct wire_rcpt *draft_envelope(const struct draft *d);
 
-/* Sends a finished draft as WIRE_SUBMIT. Fills in sender, envelope id, content, and the recipients
- * if m->rcpts is NULL; the caller sets the other fields of *m. The draft keeps its envelope until
- * draft_drop, but no content. */
+/* Sends a finished draft as WIRE_SUBMIT. Fills in envelope id, content, and sender and recipients
+ * where m->sender.ptr and m->rcpts are NULL; the caller sets the other fields of *m. The draft
+ * keeps its envelope until draft_drop, but no content. */
 void draft_submit(struct draft *d, struct channel *ch, struct wire_submit *m);
 
 /* Returns the sender; the next two return the number of recipients and the first recipient (empty

@@ -267,15 +267,21 @@ static void submit_injected(struct inject_part *part)
         .class_name = class.name,
         .class_source = class.source,
         .trace = make_trace(part),
+        .sender = draft_sender(draft),
         .hold = arrival_hold(&part->intake.arrival),
-        .rules = arrival_rules(&part->intake.arrival),
         .rcpt_count = draft_rcpts(draft),
         .send_rcpts = part->rcpts,
     };
+    struct server_reply reply = arrival_envelope(&part->intake.arrival, conf, &m.sender, &rcpts,
+                                                 &m.rcpt_count, WIRE_RCPTS_MAX);
 
-    arrival_envelope(&part->intake.arrival, conf, draft_sender(draft), &rcpts, &m.rcpt_count,
-                     WIRE_RCPTS_MAX);
+    if (reply.code != 0) {
+        mem_free(rcpts);
+        inject_part_refuse(part, &reply);
+        return;
+    }
     m.rcpts = rcpts;
+    m.rules = arrival_rules(&part->intake.arrival);
     (void)snprintf(login, sizeof login, "sasl_method=TOKEN, sasl_username=%s%s%s", s->grant->name,
                    part->slot != NULL ? ", milter_id=" : "",
                    part->slot != NULL ? filters_id(part->slot->filters) : ""); /* fits */

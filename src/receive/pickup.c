@@ -495,22 +495,43 @@ static unsigned flags_of(const struct pickup_file *j)
            ((j->mail.scanner.facts.flags & CONTENT_8BIT) != 0 ? (unsigned)ENVELOPE_8BIT : 0);
 }
 
-/* Returns the recipients for the queue, to be freed. Refused mail gets a route to `error:` and so
- * bounces, because there is no client for a reply. */
-static struct wire_rcpt *make_rcpts(struct pickup *p, struct pickup_mail *m, uint32_t *ret_count)
+/* Sets the envelope of *frame; *ret_rcpts has the recipients, to be freed. Refused mail gets a
+ * route to `error:` and so bounces, because there is no client for a reply. */
+static struct server_reply make_envelope(struct pickup *p, struct pickup_mail *m,
+                                         struct wire_submit *frame, struct wire_rcpt **ret_rcpts)
 {
-    struct wire_rcpt *rcpts = draft_envelope(&m->draft);
+    struct server_reply reply = SERVER_ACCEPT;
 
-    *ret_count = draft_rcpts(&m->draft);
+    *ret_rcpts = draft_envelope(&m->draft);
+    frame->rcpt_count = draft_rcpts(&m->draft);
     if (m->error[0] == '\0') {
-        arrival_envelope(&m->item->arrival, p->role->conf, draft_sender(&m->draft), &rcpts,
-                         ret_count, WIRE_RCPTS_MAX);
-        return rcpts;
+        frame->sender = draft_sender(&m->draft);
+        reply = arrival_envelope(&m->item->arrival, p->role->conf, &frame->sender, ret_rcpts,
+                                 &frame->rcpt_count, WIRE_RCPTS_MAX);
+    } else {
+        for (uint32_t i = 0; i < frame->rcpt_count; i++) {
+            (*ret_rcpts)[i].target = slice_string(m->error);
+        }
     }
-    for (uint32_t i = 0; i < *ret_count; i++) {
-        rcpts[i].target = slice_string(m->error);
-    }
-    return rcpts;
+    frame->rcpts = *ret_rcpts;
+    return reply;
+}
+
+/* Keeps the file for another attempt. */
+static void later(struct pickup *p, struct known_file *item)
+{
+    leave_state(p, item);
+    arrival_drop(&item->arrival);
+    item->state = KNOWN_LATER;
+    item->due = mono_after(clock_mono(), LATER_US);
+}
+
+static void defer(struct pickup *p, struct known_file *item, unsigned code, struct slice status,
+                  struct slice text)
+{
+    log_warning("maildrop/%s: tried again later: %u %.*s %.*s", item->name, code,
+                SLICE_ARGS(status), SLICE_ARGS(text));
+    later(p, item);
 }
 
 /* Submits the mail to the queue process. */
@@ -525,13 +546,18 @@ static void send_mail(struct pickup *p, struct pickup_mail *m)
                                 .origin = SLICE("pickup"),
                                 .class_name = slice_string(m->class_name),
                                 .class_source = m->class_source,
-                                .hold = arrival_hold(&item->arrival),
-                                .rules = arrival_rules(&item->arrival)};
+                                .hold = arrival_hold(&item->arrival)};
     char client[32], login[32] = "";
-    struct wire_rcpt *rcpts = make_rcpts(p, m, &frame.rcpt_count);
+    struct wire_rcpt *rcpts;
+    struct server_reply reply = make_envelope(p, m, &frame, &rcpts);
     struct buf trace;
 
-    frame.rcpts = rcpts;
+    if (reply.code != 0) {
+        mem_free(rcpts);
+        defer(p, item, reply.code, slice_string(reply.status), reply.text);
+        return;
+    }
+    frame.rules = arrival_rules(&item->arrival);
     (void)snprintf(client, sizeof client, "userid %u", (unsigned)m->owner); /* fits */
     frame.client = slice_string(client);
     if (m->filters != NULL) {
@@ -562,23 +588,6 @@ static void remove_file(struct pickup *p, const struct known_file *item)
         unlinkat(p->directory, item->name, 0) != 0) {
         log_error("maildrop/%s: queued, but it can't be removed: %s", item->name, strerror(errno));
     }
-}
-
-/* Keeps the file for another attempt. */
-static void later(struct pickup *p, struct known_file *item)
-{
-    leave_state(p, item);
-    arrival_drop(&item->arrival);
-    item->state = KNOWN_LATER;
-    item->due = mono_after(clock_mono(), LATER_US);
-}
-
-static void defer(struct pickup *p, struct known_file *item, unsigned code, struct slice status,
-                  struct slice text)
-{
-    log_warning("maildrop/%s: tried again later: %u %.*s %.*s", item->name, code,
-                SLICE_ARGS(status), SLICE_ARGS(text));
-    later(p, item);
 }
 
 /* Removes the file of a mail and forgets it. */

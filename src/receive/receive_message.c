@@ -122,20 +122,24 @@ static void submit(struct receive_session *s)
     struct server_reply reply = receive_queue_works(all);
     struct wire_submit m = {
         .flags = s->message_flags | (s->filters != NULL ? filters_flags(s->filters) : 0),
+        .sender = draft_sender(&s->draft),
+        .rcpt_count = draft_rcpts(&s->draft),
         .arrived = s->arrived,
         .client = slice_string(s->text),
         .pid = (uint32_t)getpid(),
         .origin = slice_string(s->origin->url),
     };
 
+    rcpts = draft_envelope(&s->draft);
+    if (reply.code == 0) {
+        reply = arrival_envelope(&s->arrival, all->role->conf, &m.sender, &rcpts, &m.rcpt_count,
+                                 WIRE_RCPTS_MAX);
+    }
     if (reply.code != 0) {
+        mem_free(rcpts);
         refuse_message(s, &reply);
         return;
     }
-    rcpts = draft_envelope(&s->draft);
-    m.rcpt_count = draft_rcpts(&s->draft);
-    arrival_envelope(&s->arrival, all->role->conf, draft_sender(&s->draft), &rcpts, &m.rcpt_count,
-                     WIRE_RCPTS_MAX);
     m.rcpts = rcpts;
     m.hold = arrival_hold(&s->arrival);
     m.rules = arrival_rules(&s->arrival);

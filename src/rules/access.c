@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "aliases.h"
 #include "check.h"
 #include "keys.h"
 #include "match.h"
@@ -136,6 +137,12 @@ enum recipient_known recipient_known(const struct tables *t, const struct conf *
     enum table_list list = is_local ? TABLE_LOCAL_RECIPIENT : TABLE_RELAY_RECIPIENT;
     struct table_hit hit;
 
+    if (aliases_has(t, conf, recipient)) {
+        return RECIPIENT_KNOWN;
+    }
+    if (domain.len > 0 && domain_list_match(&conf->virtual_alias_domains, domain)) {
+        return RECIPIENT_UNKNOWN_ALIAS;
+    }
     if (maps->count == 0 || (!is_local && !domain_list_match(&conf->relay_domains, domain)) ||
         (is_local && slice_equal_nocase(local, SLICE("postmaster"))) || /* RFC 5321, 4.5.1 */
         find_in_list(t, list, conf, recipient, &hit)) {

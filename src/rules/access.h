@@ -38,8 +38,9 @@ enum recipient_known {
     RECIPIENT_KNOWN,         /* listed, or its domain has no list */
     RECIPIENT_UNKNOWN,       /* in local_domains, but not in local_recipient_maps */
     RECIPIENT_UNKNOWN_RELAY, /* in relay_domains, but not in relay_recipient_maps */
+    RECIPIENT_UNKNOWN_ALIAS, /* in virtual_alias_domains, but not in virtual_alias_maps */
 };
-/* Returns whether an address of one of our domains is listed. */
+/* Returns whether an address of one of our domains is listed, or an alias. */
 enum recipient_known recipient_known(const struct tables *t, const struct conf *conf,
                                      struct slice recipient);
 

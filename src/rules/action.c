@@ -24,6 +24,7 @@ static const struct {
     {"REDIRECT", "redirect", ACTION_REDIRECT},
     {"BCC", "bcc", ACTION_BCC},
     {"FILTER", "filter", ACTION_FILTER},
+    {"ALIAS", "alias", ACTION_ALIAS},
 };
 #define ACTIONS (sizeof actions / sizeof actions[0])
 
@@ -82,7 +83,7 @@ static bool find_action(struct slice word, struct action *a)
 {
     unsigned long long code;
 
-    for (size_t i = 0; i < ACTIONS; i++) {
+    for (size_t i = 0; i < ACTION_ALIAS; i++) {
         if (slice_equal_nocase(word, slice_string(actions[i].name))) {
             a->kind = actions[i].kind;
             return true;
@@ -158,6 +159,7 @@ static const char *text_error(const struct action *a, enum action_place place, b
     case ACTION_DISCARD:
     case ACTION_WARN:
     case ACTION_INFO:
+    case ACTION_ALIAS:
         return NULL;
     }
     UNREACHABLE("no such action");

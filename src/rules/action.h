@@ -41,6 +41,7 @@ enum action_kind {
     ACTION_REDIRECT,
     ACTION_BCC,
     ACTION_FILTER,
+    ACTION_ALIAS, /* not in tables of rules: a recipient that stands for others */
 };
 
 /* Place of a rule, which determines the actions it may have. */

@@ -22,6 +22,8 @@ enum step {
 
 void keys_init(struct keys *k, enum keys_form form, const struct conf *conf, struct slice address)
 {
+    const char *const names[] = {conf->myorigin};
+    const struct conf_list origin = {names, 1};
     char room[ADDRESS_MAX];
     size_t at;
 
@@ -38,7 +40,8 @@ void keys_init(struct keys *k, enum keys_form form, const struct conf *conf, str
     k->domain = slice_skip(slice_of(k->whole, address.len), at + 1);
     k->bare = route_without_extension(conf, k->local);
     k->parent = k->domain;
-    k->is_local = domain_list_match(&conf->local_domains, k->domain);
+    k->is_local =
+        domain_list_match(&conf->local_domains, k->domain) || domain_list_match(&origin, k->domain);
     k->step = address.len > 0 ? STEP_WHOLE : STEP_NULL;
 }
 
@@ -106,10 +109,16 @@ static struct slice key_of(struct keys *k, int step, int *ret_next)
 bool keys_next(struct keys *k, struct slice *ret_key)
 {
     while (k->step != STEP_END) {
+        k->last = k->step;
         *ret_key = key_of(k, k->step, &k->step);
         if (ret_key->len > 0) {
             return true;
         }
     }
     return false;
+}
+
+size_t keys_without_extension(const struct keys *k)
+{
+    return k->last == STEP_BARE || k->last == STEP_BARE_LOCAL ? k->bare.len : 0;
 }

@@ -3,8 +3,8 @@
  *
  *     KEYS_ACCESS       user+ext@domain, user@domain, domain, .parent and parent for each parent
  *                       domain, user+ext@, user@; for the null sender <>
- *     KEYS_RECIPIENT    user+ext@domain, user@domain, for a local domain user+ext and user,
- *                       @domain
+ *     KEYS_RECIPIENT    user+ext@domain, user@domain, for a local domain and myorigin user+ext and
+ *                       user, @domain
  *
  * All are in lower case. recipient_delimiter separates the extension.
  */
@@ -12,6 +12,7 @@
 #define RULES_KEYS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "conf.h"
 #include "envelope.h"
@@ -22,8 +23,8 @@ enum keys_form { KEYS_ACCESS, KEYS_RECIPIENT };
 /* Fields are private to keys.c. */
 struct keys {
     enum keys_form form;
-    bool is_local; /* the domain is one of local_domains */
-    int step;
+    bool is_local;               /* the domain is one of local_domains, or myorigin */
+    int step, last;              /* of the next key, and of the last one */
     char whole[ADDRESS_MAX + 1]; /* the address in lower case */
     struct slice local, bare, domain, parent;
     char room[ADDRESS_MAX + 2];
@@ -35,5 +36,9 @@ void keys_init(struct keys *k, enum keys_form form, const struct conf *conf, str
 
 /* Returns the next key, which lasts until the next call; false at the end. */
 bool keys_next(struct keys *k, struct slice *ret_key);
+
+/* Returns the length of the local part without its extension, if the last key was without it; else
+ * 0. */
+size_t keys_without_extension(const struct keys *k);
 
 #endif

@@ -26,12 +26,14 @@ static bool compile(struct rule_set *set, enum table_list list, enum action_plac
     return true;
 }
 
-struct rule_set *rule_set_new(int fd, const struct conf *conf, struct buf *ret_error)
+struct rule_set *rule_set_new(int fd, const struct conf *const *current, struct buf *ret_error)
 {
+    const struct conf *conf = *current;
     struct rule_set *set = mem_new(sizeof *set);
     bool ok = true;
 
     set->refs = 1;
+    set->conf = current;
     set->body_bytes = (uint64_t)conf->body_checks_size_limit;
     set->time_limit_us = conf->checks_time_limit_us;
     set->hostname = mem_string(conf->myhostname);

@@ -23,7 +23,8 @@ struct rule_checks {
 
 struct rule_set {
     unsigned refs;
-    struct tables *tables; /* owned; NULL if there are none */
+    const struct conf *const *conf; /* borrowed; the current configuration, perhaps a later one */
+    struct tables *tables;          /* owned; NULL if there are none */
     struct rule_checks header, body;
     uint64_t body_bytes;   /* body_checks_size_limit */
     int64_t time_limit_us; /* checks_time_limit */
@@ -35,8 +36,9 @@ struct rule_set {
 };
 
 /* Returns a rule set with one reference, or NULL and the reason in *ret_error. `fd` is an image
- * (table.h), which stays the caller's, or less than 1 if there are no tables. */
-struct rule_set *rule_set_new(int fd, const struct conf *conf, struct buf *ret_error);
+ * (table.h), which stays the caller's, or less than 1 if there are no tables. *current is the
+ * configuration; it may be replaced, but must exist as long as the set. */
+struct rule_set *rule_set_new(int fd, const struct conf *const *current, struct buf *ret_error);
 struct rule_set *rule_set_ref(struct rule_set *set);
 void rule_set_unref(struct rule_set *set); /* may be NULL */
 

@@ -149,6 +149,8 @@ void ruling_apply(struct ruling *r, enum action_place place, const struct action
     case ACTION_FILTER:
         replace(&r->filter, action->text);
         break;
+    case ACTION_ALIAS:
+        break;
     }
     note(r, action, what, rule);
 }

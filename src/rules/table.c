@@ -38,6 +38,11 @@ static const char *const list_names[TABLE_LISTS] = {
     [TABLE_RECIPIENT_ACCESS] = "recipient_access",
     [TABLE_LOCAL_RECIPIENT] = "local_recipient_maps",
     [TABLE_RELAY_RECIPIENT] = "relay_recipient_maps",
+    [TABLE_VIRTUAL_ALIAS] = "virtual_alias_maps",
+    [TABLE_ALIAS] = "alias_maps",
+    [TABLE_CANONICAL] = "canonical_maps",
+    [TABLE_SENDER_CANONICAL] = "sender_canonical_maps",
+    [TABLE_RECIPIENT_CANONICAL] = "recipient_canonical_maps",
     [TABLE_SENDER_BCC] = "sender_bcc_maps",
     [TABLE_RECIPIENT_BCC] = "recipient_bcc_maps",
     [TABLE_HEADER_CHECKS] = "header_checks",
@@ -464,6 +469,7 @@ static bool find(const struct tables *t, const struct table *table, struct slice
             return false;
         }
         if (slice_equal(key_at(entries + at), key)) {
+            ret_hit->list = (enum table_list)table->list;
             ret_hit->line = get_u32(entries + at);
             ret_hit->value = value_of(t, table, get_u32(entries + at + sizeof(uint32_t)));
             ret_hit->path = path_of(t, table);

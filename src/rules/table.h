@@ -35,6 +35,11 @@ enum table_list {
     TABLE_RECIPIENT_ACCESS,
     TABLE_LOCAL_RECIPIENT,
     TABLE_RELAY_RECIPIENT,
+    TABLE_VIRTUAL_ALIAS,
+    TABLE_ALIAS,
+    TABLE_CANONICAL,
+    TABLE_SENDER_CANONICAL,
+    TABLE_RECIPIENT_CANONICAL,
     TABLE_SENDER_BCC,
     TABLE_RECIPIENT_BCC,
     TABLE_HEADER_CHECKS,
@@ -97,6 +102,7 @@ void tables_close(struct tables *t); /* may be NULL */
 size_t tables_count(const struct tables *t, enum table_list list);
 
 struct table_hit {
+    enum table_list list;
     struct slice value;
     struct slice path; /* path of the file */
     unsigned line;

@@ -9,6 +9,7 @@
 
 #include "action.h"
 #include "address.h"
+#include "alias_value.h"
 #include "callout_target.h"
 #include "idn.h"
 #include "map_text.h"
@@ -31,6 +32,7 @@ struct loading {
     table_read *read;
     void *arg;
     struct buf *out;
+    struct buf key, value; /* stored forms of an alias */
     struct table_image *image;
     unsigned problems;
     bool failed;
@@ -157,9 +159,10 @@ static const char *key_of(const struct loading *l, struct slice text, char room[
 }
 
 /* Returns the fault of a value, or NULL and the stored form in *ret_value. */
-static const char *value_of(const struct loading *l, struct slice text, struct slice *ret_value)
+static const char *value_of(struct loading *l, struct slice text, struct slice *ret_value)
 {
     struct action action;
+    const char *error;
 
     *ret_value = text;
     switch (l->list) {
@@ -172,6 +175,18 @@ static const char *value_of(const struct loading *l, struct slice text, struct s
         return address_is_stored(text, ADDRESS_UTF8) && address_split(text).domain.len > 0
                    ? NULL
                    : "needs one mail address with a domain after it";
+    case TABLE_VIRTUAL_ALIAS:
+    case TABLE_ALIAS:
+    case TABLE_CANONICAL:
+    case TABLE_SENDER_CANONICAL:
+    case TABLE_RECIPIENT_CANONICAL:
+        error = alias_value_parse(text,
+                                  l->list == TABLE_VIRTUAL_ALIAS ? ALIAS_FORM_VIRTUAL
+                                  : l->list == TABLE_ALIAS       ? ALIAS_FORM_LOCAL
+                                                                 : ALIAS_FORM_ONE,
+                                  l->conf, &l->value);
+        *ret_value = buf_slice(&l->value);
+        return error;
     case TABLE_LOCAL_RECIPIENT:
     case TABLE_RELAY_RECIPIENT:
         *ret_value = slice_of(NULL, 0); /* only the key counts */
@@ -209,13 +224,26 @@ static void look_above(struct loading *l, const struct map_line *line, struct sl
     }
 }
 
-static void load_line(struct loading *l, const struct map_line *line)
+/* Splits a line "name: addresses" of alias_maps. */
+static const char *split_alias(struct loading *l, struct map_line *line)
+{
+    const char *error = alias_line_split(line->whole, &l->key, &line->value);
+
+    if (error == NULL) {
+        line->key = buf_slice(&l->key);
+        line->column = (unsigned)(line->value.ptr - line->whole.ptr) + 1;
+    }
+    return error;
+}
+
+static void load_line(struct loading *l, struct map_line *line)
 {
     char room[TABLE_KEY_MAX];
     struct slice key, value;
     unsigned before = 0;
-    const char *error = key_of(l, line->key, room, &key);
+    const char *error = l->list == TABLE_ALIAS ? split_alias(l, line) : NULL;
 
+    error = error != NULL ? error : key_of(l, line->key, room, &key);
     if (error != NULL) {
         complain(l, true, line->line, 1, "`%.*s' %s", SLICE_ARGS(shown(line->key)), error);
         return;
@@ -365,6 +393,11 @@ bool tables_load(const struct conf *conf, const char *directory, table_read *rea
         {TABLE_RECIPIENT_ACCESS, &conf->recipient_access},
         {TABLE_LOCAL_RECIPIENT, &conf->local_recipient_maps},
         {TABLE_RELAY_RECIPIENT, &conf->relay_recipient_maps},
+        {TABLE_VIRTUAL_ALIAS, &conf->virtual_alias_maps},
+        {TABLE_ALIAS, &conf->alias_maps},
+        {TABLE_CANONICAL, &conf->canonical_maps},
+        {TABLE_SENDER_CANONICAL, &conf->sender_canonical_maps},
+        {TABLE_RECIPIENT_CANONICAL, &conf->recipient_canonical_maps},
         {TABLE_SENDER_BCC, &conf->sender_bcc_maps},
         {TABLE_RECIPIENT_BCC, &conf->recipient_bcc_maps},
         {TABLE_HEADER_CHECKS, &conf->header_checks},
@@ -377,6 +410,8 @@ bool tables_load(const struct conf *conf, const char *directory, table_read *rea
 
     *l = (struct loading){
         .conf = conf, .directory = directory, .read = read, .arg = arg, .out = out};
+    buf_init(&l->key, ADDRESS_MAX);
+    buf_init(&l->value, CONF_LINE_MAX);
     l->image = table_image_new();
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         l->list = lists[i].list;
@@ -404,6 +439,8 @@ bool tables_load(const struct conf *conf, const char *directory, table_read *rea
     }
     ok = !l->failed;
     table_image_free(l->image);
+    buf_fini(&l->key);
+    buf_fini(&l->value);
     mem_free(l);
     if (ok) {
         *ret_fd = fd;

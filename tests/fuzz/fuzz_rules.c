@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "alias_value.h"
 #include "check.h"
 #include "checks.h"
 #include "map_text.h"
@@ -52,7 +53,7 @@ static void pass(const struct rule_set *set, struct slice content, size_t step, 
     checks_free(c);
 }
 
-static struct rule_set *set_of(struct slice patterns, const struct conf *conf)
+static struct rule_set *set_of(struct slice patterns, const struct conf *const *conf)
 {
     struct table_image *image = table_image_new();
     struct rule_set *set;
@@ -73,7 +74,33 @@ static struct rule_set *set_of(struct slice patterns, const struct conf *conf)
     return set;
 }
 
-static void read_as_map(struct slice text)
+/* Reads the value of a line as each form of alias. What is stored is read again as it is. */
+static void read_as_alias(const struct map_line *line, const struct conf *conf)
+{
+    struct slice value = line->value;
+    struct buf key, stored, again;
+
+    buf_init(&key, ADDRESS_MAX);
+    buf_init(&stored, CONF_LINE_MAX);
+    buf_init(&again, CONF_LINE_MAX);
+    if (alias_line_split(line->whole, &key, &value) == NULL) {
+        CHECK(buf_len(&key) > 0);
+    } else {
+        value = line->value;
+    }
+    for (int form = ALIAS_FORM_VIRTUAL; form <= ALIAS_FORM_ONE; form++) {
+        if (alias_value_parse(value, (enum alias_form)form, conf, &stored) == NULL) {
+            CHECK(alias_value_parse(buf_slice(&stored), (enum alias_form)form, conf, &again) ==
+                  NULL);
+            CHECK(slice_equal(buf_slice(&stored), buf_slice(&again)));
+        }
+    }
+    buf_fini(&key);
+    buf_fini(&stored);
+    buf_fini(&again);
+}
+
+static void read_as_map(struct slice text, const struct conf *conf)
 {
     struct map_text m;
     struct map_line line;
@@ -85,13 +112,14 @@ static void read_as_map(struct slice text)
         CHECK(line.key.len > 0);
         CHECK(line.key.len + line.value.len <= line.whole.len);
         last = line.line;
+        read_as_alias(&line, conf);
     }
     map_text_fini(&m);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct conf *conf;
+    static const struct conf *conf;
     struct conf_world world = {.hostname = "mail.example.org"};
     struct conf_problems problems;
     struct slice all, patterns, content;
@@ -108,8 +136,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     all = slice_of(data + 1, size - 1);
     patterns = slice_of(all.ptr, slice_find(all, '\0'));
     content = slice_skip(all, patterns.len + 1);
-    read_as_map(patterns);
-    set = set_of(patterns, conf);
+    read_as_map(patterns, conf);
+    set = set_of(patterns, &conf);
     if (set == NULL) {
         return 0;
     }

@@ -11,6 +11,7 @@
 
 struct fixture {
     struct conf *conf;
+    const struct conf *current;
     struct rule_set *rules;
     struct receive_settings settings;
     struct draft_budget budget;
@@ -38,7 +39,8 @@ static void begin(struct fixture *f, uint64_t inline_max)
     f->conf = conf_load_text(SLICE(""), "sluice.conf", "/tmp", &world, &problems);
     assert_non_null(f->conf);
     conf_problems_fini(&problems);
-    f->rules = rule_set_new(0, f->conf, &error);
+    f->current = f->conf;
+    f->rules = rule_set_new(0, &f->current, &error);
     assert_non_null(f->rules);
     buf_fini(&error);
 }
