@@ -5,6 +5,7 @@
 #include <grp.h>
 #include <linux/capability.h>
 #include <linux/sockios.h>
+#include <netinet/in.h>
 #include <pwd.h>
 #include <seccomp.h>
 #include <signal.h>
@@ -291,9 +292,6 @@ static const char *const calls_common[] = {
     "fcntl",
     "recvmsg",
     "recvfrom",
-    "sendmsg",
-    "sendmmsg",
-    "sendto",
     "shutdown",
     "getsockopt",
     "setsockopt",
@@ -480,6 +478,27 @@ static int add_if(int error, scmp_filter_ctx filter, uint32_t action, int call,
     return error != 0 ? error : seccomp_rule_add_array(filter, action, call, 1, &condition);
 }
 
+/* Adds calls that send. Data in a SYN would connect to ports that Landlock refuses to connect(2);
+ * libunbound goes on with connect(2) after this error. */
+static int add_sending(scmp_filter_ctx filter)
+{
+    static const struct {
+        int call;
+        unsigned flags; /* number of the argument */
+    } calls[] = {{SCMP_SYS(sendto), 3}, {SCMP_SYS(sendmsg), 2}, {SCMP_SYS(sendmmsg), 3}};
+    int error = 0;
+
+    for (size_t i = 0; i < COUNT(calls); i++) {
+        const struct scmp_arg_cmp fast = {calls[i].flags, SCMP_CMP_MASKED_EQ, MSG_FASTOPEN,
+                                          MSG_FASTOPEN};
+        const struct scmp_arg_cmp usual = {calls[i].flags, SCMP_CMP_MASKED_EQ, MSG_FASTOPEN, 0};
+
+        error = add_if(error, filter, SCMP_ACT_ERRNO(EOPNOTSUPP), calls[i].call, fast);
+        error = add_if(error, filter, SCMP_ACT_ALLOW, calls[i].call, usual);
+    }
+    return error;
+}
+
 /* Adds calls whose arguments are restricted. */
 static int add_arguments(scmp_filter_ctx filter, const struct confine *plan)
 {
@@ -490,9 +509,9 @@ static int add_arguments(scmp_filter_ctx filter, const struct confine *plan)
     const struct scmp_arg_cmp ourselves = {0, SCMP_CMP_EQ, (scmp_datum_t)getpid(), 0};
     const struct scmp_arg_cmp no_new_limit = {2, SCMP_CMP_EQ, 0, 0};
     const struct scmp_arg_cmp no_signal = {1, SCMP_CMP_EQ, 0, 0};
-    int error = 0;
+    int error = add_sending(filter);
 
-    if (plan->foreign_files) {
+    if (error == 0 && plan->foreign_files) {
         error = add_calls(filter, SCMP_ACT_ALLOW, calls_foreign_files, COUNT(calls_foreign_files));
         if (!SANITIZED) {
             error = add_if(error, filter, SCMP_ACT_ALLOW, SCMP_SYS(kill), no_signal);
@@ -524,17 +543,18 @@ static int add_arguments(scmp_filter_ctx filter, const struct confine *plan)
 }
 
 /* Adds calls for new sockets. Landlock does not restrict connections to Unix sockets, where a
- * user's whole session and our own control_socket listen. It does not restrict UDP either, whose
- * destinations a filter of system calls can't see; and a UDP socket passed from the parent can be
- * connected elsewhere. So only resolve has datagrams (and libpq, which looks up its server's name):
- * it queries name servers for the processes that connect to sites. Those can't query by TCP alone:
- * dnsmasq, which most routers run, answers the queries of a connection one after the other, so that
- * domains with dead servers delay all others. */
+ * user's whole session and our own control_socket listen, nor streams other than TCP (MPTCP, SCTP).
+ * It does not restrict UDP either, whose destinations a filter of system calls can't see; and a UDP
+ * socket passed from the parent can be connected elsewhere. So only resolve has datagrams (and
+ * libpq, which looks up its server's name): it queries name servers for the processes that connect
+ * to sites. Those can't query by TCP alone: dnsmasq, which most routers run, answers the queries of
+ * a connection one after the other, so that domains with dead servers delay all others. */
 static int add_sockets(scmp_filter_ctx filter, bool unix_sockets, bool datagrams)
 {
-    static const unsigned families[] = {AF_INET, AF_INET6};
+    static const unsigned families[] = {AF_INET, AF_INET6}, tcp[] = {0, IPPROTO_TCP};
     /* Ignores SOCK_CLOEXEC and SOCK_NONBLOCK. */
     const struct scmp_arg_cmp stream = {1, SCMP_CMP_MASKED_EQ, 0xff, SOCK_STREAM};
+    const struct scmp_arg_cmp other_protocol = {2, SCMP_CMP_GT, IPPROTO_TCP, 0};
     const struct scmp_arg_cmp datagram = {1, SCMP_CMP_MASKED_EQ, 0xff, SOCK_DGRAM};
     const struct scmp_arg_cmp unix_family = {0, SCMP_CMP_EQ, AF_UNIX, 0};
     /* Netlink, which getaddrinfo tries, and all newer families. */
@@ -543,9 +563,16 @@ static int add_sockets(scmp_filter_ctx filter, bool unix_sockets, bool datagrams
 
     for (size_t i = 0; i < COUNT(families); i++) {
         const struct scmp_arg_cmp family = {0, SCMP_CMP_EQ, families[i], 0};
-        error = error != 0
-                    ? error
-                    : seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2, family, stream);
+
+        for (size_t k = 0; error == 0 && k < COUNT(tcp); k++) {
+            const struct scmp_arg_cmp protocol = {2, SCMP_CMP_EQ, tcp[k], 0};
+
+            error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 3, family, stream,
+                                     protocol);
+        }
+        error = error != 0 ? error
+                           : seccomp_rule_add(filter, SCMP_ACT_ERRNO(EACCES), SCMP_SYS(socket), 3,
+                                              family, stream, other_protocol);
         error = error != 0
                     ? error
                     : seccomp_rule_add(filter, datagrams ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EACCES),

@@ -3,6 +3,7 @@
 The test traces the process and lets it make calls as an attacker's code would, after its confinement."""
 
 import ctypes
+import errno
 import os
 import platform
 import shutil
@@ -16,7 +17,8 @@ import sluice
 
 PTRACE_GETREGS, PTRACE_SETREGS, PTRACE_ATTACH, PTRACE_DETACH, PTRACE_SINGLESTEP = 12, 13, 16, 17, 9
 # numbers of x86-64
-READ, WRITE, CLOSE, SOCKET, CONNECT, OPENAT, UNLINKAT, RENAMEAT2 = 0, 1, 3, 41, 42, 257, 263, 316
+READ, WRITE, CLOSE, SOCKET, CONNECT, SENDTO, SENDMSG, OPENAT, UNLINKAT, RENAMEAT2 = 0, 1, 3, 41, 42, 44, 46, 257, 263, 316
+MSG_FASTOPEN = 0x20000000
 PTRACE, PROCESS_VM_READV, PIDFD_GETFD = 101, 310, 438
 AT_FDCWD = -100
 EACCES, EXDEV, ECONNREFUSED = -13, -18, -111
@@ -224,6 +226,19 @@ class TakenOver(sluice.TestCase):
                     process.call(number, d.children()["auth"][0], 0, 0)
             self.eventually(lambda: d.children().get("receive", [pid]) != [pid], "its successor")
 
+    def takes_no_other_way_to_a_port(self, process, port):
+        """Landlock knows connect(2) of TCP alone."""
+        name = struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", port, b"\x7f\0\0\1")
+        address = process.put(name)
+        for protocol in (262, 132):  # MPTCP, SCTP
+            self.assertEqual(process.call(SOCKET, socket.AF_INET, socket.SOCK_STREAM, protocol), EACCES)
+        fd = process.call(SOCKET, socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        self.assertGreaterEqual(fd, 0)
+        self.assertEqual(process.call(SENDTO, fd, address, 4, MSG_FASTOPEN, address, 16), -errno.EOPNOTSUPP)
+        process.put(name + struct.pack("=QI4xQQQQi4x", address, 16, 0, 0, 0, 0, 0))
+        self.assertEqual(process.call(SENDMSG, fd, address + 16, MSG_FASTOPEN), -errno.EOPNOTSUPP)
+        process.call(CLOSE, fd)
+
     def test_only_resolve_sends_datagrams_and_connects_only_to_name_servers(self):
         site = self.site()
         d = self.daemon(relayhost=site.nexthop, smtp_dns_server="127.0.0.1:1053")
@@ -239,6 +254,7 @@ class TakenOver(sluice.TestCase):
                         self.assertEqual(fd != EACCES, may)
                         if may:
                             process.call(CLOSE, fd)
+                self.takes_no_other_way_to_a_port(process, site.port)
                 if may and landlock(4):
                     for port, want in ((site.port, {EACCES}), (1053, {0, ECONNREFUSED}), (53, {0, ECONNREFUSED})):
                         fd = process.call(SOCKET, socket.AF_INET, socket.SOCK_STREAM, 0)
@@ -262,6 +278,7 @@ class TakenOver(sluice.TestCase):
             for family in (socket.AF_INET, socket.AF_INET6):
                 for flags in (0, socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK):
                     self.assertEqual(process.call(SOCKET, family, socket.SOCK_DGRAM | flags, 0), EACCES)
+            self.takes_no_other_way_to_a_port(process, site.port)
             if landlock(4):
                 for port, want in ((site.port, {EACCES}), (d.port, {EACCES}), (53, {EACCES}), (1443, {0, ECONNREFUSED})):
                     fd = process.call(SOCKET, socket.AF_INET, socket.SOCK_STREAM, 0)
@@ -290,6 +307,7 @@ class TakenOver(sluice.TestCase):
             for family in (socket.AF_INET, socket.AF_INET6):
                 for flags in (0, socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK):
                     self.assertEqual(process.call(SOCKET, family, socket.SOCK_DGRAM | flags, 0), EACCES)
+            self.takes_no_other_way_to_a_port(process, site.port)
             if landlock(4):
                 for port, want in ((site.port, {EACCES}), (d.port, {EACCES}), (53, {EACCES}), (1443, {0, ECONNREFUSED})):
                     fd = process.call(SOCKET, socket.AF_INET, socket.SOCK_STREAM, 0)
