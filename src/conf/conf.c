@@ -1180,13 +1180,20 @@ static void check_web_hooks(struct loader *l)
     }
 }
 
+/* Can clients of other machines reach the listener, themselves or through a proxy? */
+static bool is_open(const struct listen_address *address, const struct listen_options *options)
+{
+    return options->proxy || !is_local_address(address);
+}
+
 /* Warns of a filtered listener that other machines reach. Its mail passes no rule, filter or copy,
  * so only the filter should reach it. */
-static void check_filtered(struct loader *l, const char *url, const struct listen_address *address)
+static void check_filtered(struct loader *l, const char *url, const struct listen_address *address,
+                           const struct listen_options *options)
 {
     char text[PROBLEM_TEXT_MAX];
 
-    if (!is_local_address(address)) {
+    if (is_open(address, options)) {
         (void)snprintf(text, sizeof text,
                        "has filtered=yes behind %s, which other machines reach: their mail would "
                        "meet no rule and no filter",
@@ -1195,7 +1202,8 @@ static void check_filtered(struct loader *l, const char *url, const struct liste
     }
 }
 
-/* Refuses an open relay, which is found and abused within hours. */
+/* Refuses an open relay, which is found and abused within hours. A peer that may send the header of
+ * a proxy may take any address. */
 static void check_open_relay(struct loader *l)
 {
     const struct conf *c = l->conf;
@@ -1203,20 +1211,29 @@ static void check_open_relay(struct loader *l)
     char text[PROBLEM_TEXT_MAX];
     const char *url;
 
-    if (c->allow_open_relay || !is_everybody(&c->relay_networks)) {
-        return;
-    }
-    for (size_t at = 0; listen_next(&c->listen, &at, &url, &options);) {
+    for (size_t at = 0; !c->allow_open_relay && listen_next(&c->listen, &at, &url, &options);) {
         struct listen_address address;
 
-        if (listen_parse(slice_string(url), &address) && !address.submission && !address.http &&
-            !is_local_address(&address)) {
+        if (!listen_parse(slice_string(url), &address) || address.submission || address.http) {
+            continue;
+        }
+        if (is_open(&address, &options) && is_everybody(&c->relay_networks)) {
             (void)snprintf(text, sizeof text,
                            "holds all addresses or a large part of them, and %s is open to other "
                            "machines: anyone could send any mail; say allow_open_relay = yes if "
                            "that is meant",
                            url); /* or is cut */
             combination(l, CONF_ERROR, "relay_networks", text);
+            return;
+        }
+        if (options.proxy && !is_local_address(&address) &&
+            is_everybody(&c->smtpd_upstream_proxy_networks)) {
+            (void)snprintf(text, sizeof text,
+                           "holds all addresses or a large part of them, and %s is open to other "
+                           "machines: anyone could take the address of a client that may relay; "
+                           "say allow_open_relay = yes if that is meant",
+                           url); /* or is cut */
+            combination(l, CONF_ERROR, "smtpd_upstream_proxy_networks", text);
             return;
         }
     }
@@ -1313,12 +1330,13 @@ static void check_combinations(struct loader *l)
 
         (void)listen_next(&c->listen, &at, &url, &options); /* there is one */
         if (options.filtered && listen_parse(slice_string(url), &address)) {
-            check_filtered(l, url, &address);
+            check_filtered(l, url, &address, &options);
         }
         if (listen_option_parse(slice_string(url), &none)) {
             combination(l, CONF_ERROR, "listen",
                         none.login      ? "has an auth=yes that no address stands before"
                         : none.filtered ? "has a filtered=yes that no address stands before"
+                        : none.proxy    ? "has a proxy=yes that no address stands before"
                                         : "has a class=NAME that no address stands before");
         } else if (listen_parse(slice_string(url), &address) && address.http) {
             check_http(l, url, &address, options.login);

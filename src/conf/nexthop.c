@@ -165,6 +165,10 @@ bool listen_option_parse(struct slice text, struct listen_options *options)
         options->filtered = true;
         return true;
     }
+    if (slice_equal_nocase(text, SLICE("proxy=yes"))) {
+        options->proxy = true;
+        return true;
+    }
     if (options->class_name.len > 0 || !slice_starts_nocase(text, key) ||
         !class_name_parse(name, room, &lower)) {
         return false;

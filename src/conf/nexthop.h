@@ -49,13 +49,14 @@ struct listen_address {
 
 bool listen_parse(struct slice text, struct listen_address *ret_listen);
 
-/* Options of an address of `listen`. They are the elements after it: class=NAME, auth=yes and
- * filtered=yes. */
+/* Options of an address of `listen`. They are the elements after it: class=NAME, auth=yes,
+ * filtered=yes and proxy=yes. */
 struct listen_options {
     struct slice class_name; /* borrowed, as written, valid for class_name_parse; empty: none */
     bool login;              /* true if clients may log in; always on submission listeners */
     bool filtered;           /* true if mail comes from content_filter, so that the rules have
                               * passed it before */
+    bool proxy;              /* true if connections begin with the header of the PROXY protocol */
 };
 
 /* Adds an element that is an option to *options. Returns false if it is none, or a second class. */

@@ -43,8 +43,8 @@
 /* Kind of an element of `listen` (nexthop.h). */
 #define LISTEN_UNIT                                                                                \
     "smtp://HOST:PORT, lmtp://HOST:PORT, lmtp:unix:PATH, submission://HOST, submissions://HOST, "  \
-    "http://HOST:PORT or https://HOST:PORT, each perhaps with class=NAME, auth=yes and "           \
-    "filtered=yes"
+    "http://HOST:PORT or https://HOST:PORT, each perhaps with class=NAME, auth=yes, "              \
+    "filtered=yes and proxy=yes"
 
 /* Kind of an element of local_recipient_maps (callout_target.h). */
 #define RECIPIENTS_UNIT  "file, unix:passwd.byname, lmtp:, lmtp:NEXTHOP, smtp: or smtp:NEXTHOP"
@@ -230,7 +230,9 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     /* receiving */                                                                                \
     X(LIST, listen, LISTEN_UNIT, "smtp://127.0.0.1:25", 0, 0,                                      \
       "where mail is accepted; class=NAME behind an address: what comes in there is of that "      \
-      "class; auth=yes: clients may log in; filtered=yes: content_filter hands mail back there")   \
+      "class; auth=yes: clients may log in; filtered=yes: content_filter hands mail back there; "  \
+      "proxy=yes: each connection begins with the client's address in a header of the PROXY "      \
+      "protocol")                                                                                  \
     X(STRING, auth_users, "path", "", 0, 0,                                                        \
       "file of the users that may log in to send mail (`sluice auth'); only root and the "         \
       "daemon's user may read it")                                                                 \
@@ -251,8 +253,12 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(LIST, relay_networks, "address/bits", "127.0.0.0/8 [::1]/128", 0, 0,                         \
       "clients that may send to any domain")                                                       \
     X(BOOL, allow_open_relay, "", "no", 0, 0,                                                      \
-      "relay_networks may hold all addresses though `listen' is open to other machines: anyone "   \
-      "may send any mail")                                                                         \
+      "relay_networks and smtpd_upstream_proxy_networks may hold all addresses though `listen' "   \
+      "is open to other machines: anyone may send any mail")                                       \
+    X(LIST, smtpd_upstream_proxy_networks, "address/bits", "$relay_networks", 0, 0,                \
+      "proxies that may connect to listeners with proxy=yes; other connections are closed")        \
+    X(TIME, smtpd_upstream_proxy_timeout, "s", "5s", PARAM_S(1), PARAM_S(86400),                   \
+      "longest wait for the header of such a proxy")                                               \
     X(LIST, relay_domains, "domain pattern", "", 0, 0,                                             \
       "domains that all clients may send to and that are passed on")                               \
     X(LIST, client_access, "file or cidr:file", "", 0, 0,                                          \

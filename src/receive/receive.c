@@ -14,6 +14,8 @@
 #include "inject_session.h"
 #include "log.h"
 #include "mem.h"
+#include "nexthop.h"
+#include "proxy_client.h"
 #include "receive_session.h"
 #include "receive_settings.h"
 #include "receive_shared.h"
@@ -38,6 +40,7 @@ struct receive {
     struct receive_settings *settings; /* settings of new sessions */
     struct receive_sessions sessions;
     struct inject_sessions injections;
+    struct proxy_clients proxied;
     LIST_HEAD(, receive_listener) listeners;
     struct event *accept_again;
     struct event *stop_timer;
@@ -130,9 +133,23 @@ static void pause_accepting(struct receive *r, int error)
     CHECK(event_add(r->accept_again, &pause) == 0);
 }
 
+static void begin_session(void *arg, struct receive_origin *origin, int fd,
+                          const struct sockaddr *addr, bool known)
+{
+    struct receive *r = arg;
+
+    if (origin->http) {
+        inject_session_begin(&r->injections, r->settings, origin, fd, addr);
+    } else {
+        receive_session_begin(&r->sessions, r->settings, origin, fd, addr, known);
+    }
+}
+
 static void on_accept(evutil_socket_t fd, short what, void *arg)
 {
     struct receive_listener *l = arg;
+    struct receive *r = l->r;
+    bool proxied = listen_options_of(&r->role->conf->listen, l->origin->url).proxy;
 
     (void)what;
     for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
@@ -140,16 +157,14 @@ static void on_accept(evutil_socket_t fd, short what, void *arg)
         socklen_t len = sizeof addr;
         int client = accept4(fd, (struct sockaddr *)&addr, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
-        if (client >= 0 && l->origin->http) {
-            inject_session_begin(&l->r->injections, l->r->settings, l->origin, client,
-                                 (struct sockaddr *)&addr);
+        if (client >= 0 && proxied) {
+            proxy_client_begin(&r->proxied, r->settings, l->origin, client, &addr);
         } else if (client >= 0) {
-            receive_session_begin(&l->r->sessions, l->r->settings, l->origin, client,
-                                  (struct sockaddr *)&addr);
+            begin_session(r, l->origin, client, (struct sockaddr *)&addr, true);
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return;
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            pause_accepting(l->r, errno);
+            pause_accepting(r, errno);
             return;
         } /* other errors concern one client only */
     }
@@ -195,6 +210,7 @@ static int receive_start(struct role *role)
     LIST_INIT(&r->listeners);
     receive_sessions_init(&r->sessions, role);
     inject_sessions_init(&r->injections, &r->sessions);
+    proxy_clients_init(&r->proxied, &r->sessions, begin_session, r);
     r->accept_again = evtimer_new(role->base, on_accept_again, r);
     r->stop_timer = evtimer_new(role->base, on_stop_timer, r);
     CHECK(r->accept_again != NULL);
@@ -296,6 +312,7 @@ static void receive_stop(struct role *role)
 
     close_listeners(r, NULL);
     CHECK(event_del(r->accept_again) == 0);
+    proxy_clients_cut(&r->proxied);
     if (r->sessions.count == 0) {
         role_exit(role, 0);
         return;
@@ -317,6 +334,7 @@ static void receive_clock_moved(struct role *role)
     struct receive *r = role->state;
 
     receive_sessions_clock_moved(&r->sessions);
+    proxy_clients_clock_moved(&r->proxied);
 }
 
 static void receive_end(struct role *role)
@@ -324,6 +342,7 @@ static void receive_end(struct role *role)
     struct receive *r = role->state;
 
     close_listeners(r, NULL);
+    proxy_clients_cut(&r->proxied);
     inject_sessions_fini(&r->injections);
     receive_sessions_fini(&r->sessions);
     channel_free(r->sessions.queue);

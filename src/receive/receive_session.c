@@ -1117,10 +1117,11 @@ static void begin_with_tls(struct receive_session *s)
 }
 
 void receive_session_begin(struct receive_sessions *all, struct receive_settings *settings,
-                           struct receive_origin *origin, int fd, const struct sockaddr *addr)
+                           struct receive_origin *origin, int fd, const struct sockaddr *addr,
+                           bool known)
 {
     struct receive_session *s = mem_new(sizeof *s);
-    struct admission_client client = {.drop = session_drop, .trusted = true, .exempt = true};
+    struct admission_client client = {.drop = session_drop, .exempt = true};
     unsigned char ip[16];
 
     s->all = all;
@@ -1128,19 +1129,19 @@ void receive_session_begin(struct receive_sessions *all, struct receive_settings
     s->settings = settings;
     name_client(s, addr);
     s->port = port_of(addr);
-    s->may_relay = true;
+    s->may_relay = known;
     s->exempt = true;
     s->filtered = listen_options_of(&all->role->conf->listen, origin->url).filtered;
     if (ip_of_sockaddr(addr, ip)) {
         s->has_address = true;
         memcpy(s->address, ip, sizeof s->address);
-        s->may_relay = network_list_match(&all->role->conf->relay_networks, addr);
+        s->may_relay = known && network_list_match(&all->role->conf->relay_networks, addr);
         client.ip = ip;
-        client.trusted = s->may_relay;
         client.exempt =
             network_list_match(&all->role->conf->smtpd_client_event_limit_exceptions, addr);
         s->exempt = client.exempt;
     }
+    client.trusted = s->may_relay;
     if (origin->tls_first && settings->tls == NULL) { /* the reason is logged already */
         (void)close(fd);                              /* no reply is possible without TLS */
         mem_free(s);

@@ -46,13 +46,14 @@ struct receive_origin *receive_origin_new(struct slice url);
 void receive_origin_unref(struct receive_origin *origin);
 
 /* Kinds of log lines that clients can cause at will: refusals and drops by a limit, sessions
- * without a message, failed logins. Each has a quota per minute. */
+ * without a message, failed logins, missing headers of proxies. Each has a quota per minute. */
 enum receive_quota {
     RECEIVE_QUOTA_REFUSED,
     RECEIVE_QUOTA_DROPPED = RECEIVE_QUOTA_REFUSED + ADMISSION_LIMITS,
     RECEIVE_QUOTA_SESSIONS = RECEIVE_QUOTA_DROPPED + ADMISSION_LIMITS,
-    RECEIVE_QUOTA_LOGINS, /* failed logins */
-    RECEIVE_QUOTAS        /* number of quotas */
+    RECEIVE_QUOTA_LOGINS,  /* failed logins */
+    RECEIVE_QUOTA_HEADERS, /* connections without the header of a proxy (proxy_client.h) */
+    RECEIVE_QUOTAS         /* number of quotas */
 };
 /* Waiting bytes to another process above which it gets no new request. */
 #define RECEIVE_WAITING_MAX   (CHANNEL_OUTPUT_MAX / 4)
@@ -93,9 +94,11 @@ void receive_sessions_init(struct receive_sessions *all, struct role *role);
 void receive_sessions_fini(struct receive_sessions *all);
 
 /* Begins a session for a new client, perhaps in the place of another, or turns the client away.
- * Takes ownership of `fd`; takes a reference to settings and origin. */
+ * Takes ownership of `fd`; takes a reference to settings and origin. `known`: the address is that
+ * of the client, and not that of a proxy before it; otherwise it gives no right to relay. */
 void receive_session_begin(struct receive_sessions *all, struct receive_settings *settings,
-                           struct receive_origin *origin, int fd, const struct sockaddr *addr);
+                           struct receive_origin *origin, int fd, const struct sockaddr *addr,
+                           bool known);
 
 /* Sets a new queue process, or NULL if it is gone. Clients that wait for an answer get 451. */
 void receive_sessions_set_queue(struct receive_sessions *all, struct channel *queue);

@@ -93,6 +93,8 @@ static void tell_quotas(struct receive_sessions *all)
             log_warning("%llu more sessions brought no mail", count);
         } else if (i == RECEIVE_QUOTA_LOGINS) {
             log_warning("%llu more logins failed", count);
+        } else if (i == RECEIVE_QUOTA_HEADERS) {
+            log_warning("%llu more connections without the header of a proxy were closed", count);
         } else {
             log_warning("%s: %llu more clients were %s",
                         admission_limit_name((enum admission_limit)(i % ADMISSION_LIMITS)), count,

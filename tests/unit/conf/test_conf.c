@@ -141,6 +141,17 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
         {"content_filter = nowhere:[127.0.0.1]:10025",
          "1:18 error: content_filter: `nowhere:[127.0.0.1]:10025' names a transport that nothing "
          "declares"},
+        {"listen = proxy=yes smtp://*:25",
+         "1:10 error: listen has a proxy=yes that no address stands before"},
+        {"listen = smtp://127.0.0.1:25 proxy=yes smtp://*:25 proxy=yes\n"
+         "smtpd_upstream_proxy_networks = 0.0.0.0/0",
+         "2:33 error: smtpd_upstream_proxy_networks holds all addresses or a large part of them, "
+         "and smtp://*:25 is open to other machines: anyone could take the address of a client "
+         "that may relay; say allow_open_relay = yes if that is meant"},
+        {"listen = smtp://127.0.0.1:25 proxy=yes\nrelay_networks = 0.0.0.0/0",
+         "2:18 error: relay_networks holds all addresses or a large part of them, and "
+         "smtp://127.0.0.1:25 is open to other machines: anyone could send any mail; say "
+         "allow_open_relay = yes if that is meant"},
         {"listen = filtered=yes smtp://*:25",
          "1:10 error: listen has a filtered=yes that no address stands before"},
         {"listen = smtp://[2001:db8::1]:25\nrelay_networks = [::]/0",
@@ -249,8 +260,8 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
         {"listen = smtp://*:25 class=a/b",
          "1:10 error: listen: found `class=a/b', expected a list of smtp://HOST:PORT, "
          "lmtp://HOST:PORT, lmtp:unix:PATH, submission://HOST, submissions://HOST, "
-         "http://HOST:PORT or https://HOST:PORT, each perhaps with class=NAME, auth=yes and "
-         "filtered=yes"},
+         "http://HOST:PORT or https://HOST:PORT, each perhaps with class=NAME, auth=yes, "
+         "filtered=yes and proxy=yes"},
         {"listen = http://*:8025\napi_tokens = t",
          "1:10 error: listen has http://*:8025, which other machines reach: tokens would cross the "
          "network in clear; say https://"},
@@ -263,8 +274,8 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
         {"listen = http://127.0.0.1\napi_tokens = t",
          "1:10 error: listen: found `http://127.0.0.1', expected a list of smtp://HOST:PORT, "
          "lmtp://HOST:PORT, lmtp:unix:PATH, submission://HOST, submissions://HOST, "
-         "http://HOST:PORT or https://HOST:PORT, each perhaps with class=NAME, auth=yes and "
-         "filtered=yes"},
+         "http://HOST:PORT or https://HOST:PORT, each perhaps with class=NAME, auth=yes, "
+         "filtered=yes and proxy=yes"},
         {"spool = postgresql://db/queue\nsmtp/a maxring=1\nsmtp/* maxring=2",
          "3:1 warning: clause `smtp/*': of a cluster one node delivers to all destinations that "
          "share a maxring; maxchannel, with cluster_limits = divide, is of all"},
@@ -276,6 +287,9 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
          "global-report-interval, msgwriteasync or store-error-on-error"},
         {"soft_bounce = no\nsoft_bounce = yes", "2:1 warning: soft_bounce was set before, at "
                                                 "test:1; this value holds"},
+        {"listen = smtp://127.0.0.1:10026 filtered=yes proxy=yes",
+         "1:10 warning: listen has filtered=yes behind smtp://127.0.0.1:10026, which other "
+         "machines reach: their mail would meet no rule and no filter"},
         {"listen = smtp://*:10026 filtered=yes",
          "1:10 warning: listen has filtered=yes behind smtp://*:10026, which other machines reach: "
          "their mail would meet no rule and no filter"},
@@ -341,6 +355,10 @@ static void an_open_relay_is_possible(void **state)
                    "relay_networks = 0.0.0.0/0 [::]/0\n"));
     conf_free(load_clean("listen = smtp://0.0.0.0:25\nrelay_networks = 0.0.0.0/0\n"
                          "allow_open_relay = yes\n"));
+    conf_free(load_clean("listen = smtp://0.0.0.0:25 smtp://127.0.0.1:26 proxy=yes "
+                         "submission://* proxy=yes\ntls_cert = c\nauth_users = u\n"
+                         "smtpd_upstream_proxy_networks = 0.0.0.0/0\n"));
+    conf_free(load_clean("listen = smtp://0.0.0.0:25 proxy=yes\n"));
     conf_free(load_clean("listen = smtp://0.0.0.0:25\nrelay_networks = 10.0.0.0/8 172.16.0.0/12 "
                          "192.168.0.0/16 198.18.0.0/15 10.1.0.0/16 [2001:db8::]/32 [fd00::]/8\n"));
 }

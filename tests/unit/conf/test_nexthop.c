@@ -104,15 +104,15 @@ static void listeners_are_urls(void **state)
 
 static void options_belong_to_the_listener_before_them(void **state)
 {
-    const char *items[] = {"smtp://a:1", "smtp://b:2",        "class=Bulk",
-                           "AUTH=yes",   "lmtp:unix:class=x", "submission://c"};
+    const char *items[] = {"smtp://a:1",        "smtp://b:2",     "class=Bulk", "AUTH=yes",
+                           "lmtp:unix:class=x", "submission://c", "proxy=yes"};
     static const struct {
         const char *url, *class_name;
-        bool login;
-    } wants[] = {{"smtp://a:1", "", false},
-                 {"smtp://b:2", "Bulk", true},
-                 {"lmtp:unix:class=x", "", false},
-                 {"submission://c", "", true}};
+        bool login, proxy;
+    } wants[] = {{"smtp://a:1", "", false, false},
+                 {"smtp://b:2", "Bulk", true, false},
+                 {"lmtp:unix:class=x", "", false, false},
+                 {"submission://c", "", true, true}};
     struct conf_list list = {items, COUNT(items)};
     size_t at = 0;
     const char *url;
@@ -124,6 +124,7 @@ static void options_belong_to_the_listener_before_them(void **state)
         assert_string_equal(url, wants[i].url);
         assert_true(slice_equal(options.class_name, slice_string(wants[i].class_name)));
         assert_int_equal(options.login, wants[i].login);
+        assert_int_equal(options.proxy, wants[i].proxy);
         assert_int_equal(listen_options_of(&list, url).login, wants[i].login);
     }
     assert_false(listen_options_of(&list, "smtp://c:3").login);

@@ -1524,6 +1524,58 @@ static void a_stop_lets_a_message_finish(void **unused)
     close_site();
 }
 
+/* The site's listener is that of a proxy. */
+#define CONF_PROXY                                                                                 \
+    CONF_STRICT "listen = smtp://127.0.0.1:25 proxy=yes\n"                                         \
+                "smtpd_upstream_proxy_networks = 127.0.0.0/8\n"
+
+static void a_proxy_names_the_client(void **state)
+{
+    struct client c, silent;
+
+    (void)state;
+    open_site(CONF_PROXY);
+    dial(&silent);
+    dial(&c);
+    say(&c, "PROXY TCP4 192.0.2.7 ");
+    settle();
+    look(&c);
+    assert_int_equal(buf_len(&c.in), 0);
+    say(&c, "198.51.100.1 4711 25\r\nQUIT\r\n");
+    settle();
+    look(&c);
+    assert_true(slice_starts(buf_slice(&c.in), SLICE("220 ")));
+    ASSERT_LOGGED("connect from unknown[192.0.2.7]");
+    hang_up(&c);
+    hang_up(&silent); /* and the process ends before it has noticed */
+    close_site();
+}
+
+static void connections_without_the_header_of_a_proxy_are_closed_in_time(void **state)
+{
+    struct client silent, slow;
+
+    (void)state;
+    open_site(CONF_PROXY);
+    dial(&silent);
+    dial(&slow);
+    settle();
+    move_clock(4 * US_PER_S);
+    say(&slow, "PROXY");
+    settle();
+    look(&silent);
+    assert_false(silent.closed);
+    move_clock(1 * US_PER_S);
+    settle();
+    look(&silent);
+    look(&slow);
+    assert_true(silent.closed && slow.closed);
+    assert_int_equal(times_logged("got none in time (smtpd_upstream_proxy_timeout)"), 2);
+    hang_up(&silent);
+    hang_up(&slow);
+    close_site();
+}
+
 UNIT_MAIN(cmocka_unit_test(a_client_hears_of_success_only_after_the_commit),
           cmocka_unit_test(the_queues_refusal_is_passed_on),
           cmocka_unit_test(recipients_are_judged_by_client_and_domain),
@@ -1557,4 +1609,6 @@ UNIT_MAIN(cmocka_unit_test(a_client_hears_of_success_only_after_the_commit),
           cmocka_unit_test(etrn_is_passed_to_the_queue), cmocka_unit_test(mail_comes_in_over_tls),
           cmocka_unit_test(a_failed_handshake_ends_the_session),
           cmocka_unit_test(a_session_keeps_its_limits_over_a_reload),
+          cmocka_unit_test(a_proxy_names_the_client),
+          cmocka_unit_test(connections_without_the_header_of_a_proxy_are_closed_in_time),
           cmocka_unit_test(a_stop_lets_a_message_finish))
