@@ -6,6 +6,7 @@
  *     smtpd, logins allowed                            smtp://HOST:PORT auth=yes
  *     smtpd that gets mail back from content_filter    smtp://HOST:PORT filtered=yes
  *     other smtpd, postscreen                          smtp://HOST:PORT
+ *     one that clients reach through a proxy           .. proxy=yes
  *
  * A listener for logins needs a certificate and Dovecot; without one of these it is left out.
  */
@@ -80,6 +81,15 @@ static const char *no_logins(const struct main_cf *im)
                             : NULL;
 }
 
+/* Do the listener's clients connect through a proxy, with its header? */
+static bool is_proxied(struct main_cf *im, const struct listener *l)
+{
+    return postfix_value(&im->f, l->outer,
+                         is(l->outer->command, "postscreen")
+                             ? "postscreen_upstream_proxy_protocol"
+                             : "smtpd_upstream_proxy_protocol")[0] != '\0';
+}
+
 /* Determines scheme and options. Returns false if the listener must be left out, with a note. */
 static bool choose_kind(struct main_cf *im, struct listener *l)
 {
@@ -104,12 +114,10 @@ static bool choose_kind(struct main_cf *im, struct listener *l)
                               "it, and smtpd_sasl_auth_enable is not set");
         return false;
     }
-    if (postfix_value(&im->f, l->outer, "smtpd_upstream_proxy_protocol")[0] != '\0' ||
-        postfix_value(&im->f, l->outer, "postscreen_upstream_proxy_protocol")[0] != '\0') {
-        import_lost(im, DANGER_RELAY, l->place, &l->from,
-                    "this listener is left out: its clients come through a proxy, whose address "
-                    "would count as theirs");
-        return false;
+    if (is_proxied(im, l)) {
+        import_lost(im, DANGER_REFUSAL, l->place, &l->from,
+                    "only proxies in relay_networks may connect to this listener: set "
+                    "smtpd_upstream_proxy_networks to the addresses of other ones");
     }
     if (filter != NULL && filter->value.len == 0 &&
         postfix_value(&im->f, NULL, "content_filter")[0] != '\0') {
@@ -218,7 +226,8 @@ static void add_url(struct main_cf *im, const struct listener *l, struct slice h
                     import_text(im, "%s is left out: %s", url, refused));
         return;
     }
-    *list = import_text(im, "%s%s%s%s", *list, (*list)[0] == '\0' ? "" : " ", url, l->options);
+    *list = import_text(im, "%s%s%s%s%s", *list, (*list)[0] == '\0' ? "" : " ", url, l->options,
+                        is_proxied(im, l) ? " proxy=yes" : "");
 }
 
 static void add_urls(struct main_cf *im, const struct listener *l, struct slice host,

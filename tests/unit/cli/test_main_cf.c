@@ -385,7 +385,15 @@ static void services_become_listeners_and_transports(void **unused)
          "smtpd_sasl_auth_enable=no\n",
          "#   - postscreen\n", NULL},
         {"", "smtp inet n - n - - smtpd -o smtpd_upstream_proxy_protocol=haproxy\n",
-         "could relay for strangers: this listener is left out", "smtp://*:25"},
+         "\nlisten = smtp://*:25 proxy=yes\n", "left out"},
+        {"", "smtp inet n - n - - smtpd -o smtpd_upstream_proxy_protocol=haproxy\n",
+         "could refuse mail: only proxies in relay_networks may connect to this listener", NULL},
+        {"mynetworks = 127.0.0.0/8, 10.0.0.0/8\nsmtpd_upstream_proxy_protocol = haproxy\n",
+         "smtp inet n - n - - smtpd\n"
+         "2525 inet n - n - - smtpd -o smtpd_upstream_proxy_protocol=\n",
+         "\nlisten = smtp://*:25 proxy=yes smtp://*:2525\n", "relay for strangers"},
+        {"postscreen_upstream_proxy_protocol = haproxy\n", "smtp inet n - n - - smtpd\n",
+         "\nlisten = smtp://*:25\n", NULL},
         {"", "#smtp inet n - n - - smtpd\n", "\nlisten =\n", NULL},
         {"virtual_transport = dovecot\nvirtual_mailbox_domains = example.net\n",
          "dovecot unix - n n - - pipe\n"
@@ -404,7 +412,7 @@ static void services_become_listeners_and_transports(void **unused)
         {"",
          "smtp inet n - n - 1 postscreen -o postscreen_upstream_proxy_protocol=haproxy\n"
          "smtpd pass - - n - - smtpd\n",
-         "could relay for strangers: this listener is left out", "smtp://*:25"},
+         "\nlisten = smtp://*:25 proxy=yes\n", "left out"},
         {"", "policy unix - n n - 0 spawn user=nobody argv=/usr/bin/policyd-spf\n",
          "business of another program\n# master.cf:1: policy = spawn\n", NULL},
         {"", "628 inet n - n - - qmqpd\n", "could refuse mail: this listener is left out", ":628 "},
