@@ -145,9 +145,6 @@ bool address_quote_local(struct slice bytes, struct buf *out)
             return false;
         }
     }
-    if (bytes.len == 0) {
-        return false;
-    }
     if (is_dot_string(bytes)) {
         return buf_add(out, bytes);
     }
@@ -165,6 +162,9 @@ void address_put_external(struct slice address, struct buf *out)
 {
     size_t at = slice_find_last(address, '@');
 
+    if (address.len == 0) {
+        return; /* the null sender */
+    }
     if (address_quote_local(slice_of(address.ptr, at), out)) {
         (void)buf_add(out, slice_skip(address, at));
     } else {
@@ -217,7 +217,7 @@ static enum address_error read_local(struct slice in, unsigned options,
             local_add(ret_local, in.ptr[used++]);
         }
     }
-    if (ret_local->len == 0) {
+    if (used == 0) {
         return ADDRESS_BAD_LOCAL;
     }
     error = check_charset(slice_of(in.ptr, used), options);

@@ -79,8 +79,8 @@ bool address_print(const struct address *address, struct buf *out);
  * printable byte, blanks and `@` included. */
 bool address_unquote_local(struct slice local, struct buf *out);
 
-/* Appends `bytes` as a local part, quoted if necessary. Returns false, with partial output, if
- * `bytes` is empty or has control characters, which no local part can have. */
+/* Appends `bytes` as a local part, quoted if necessary, as an empty one is. Returns false, with
+ * partial output, if `bytes` has control characters, which no local part can have. */
 bool address_quote_local(struct slice bytes, struct buf *out);
 
 /* Is this a stored address: valid, and exactly as address_print prints it? The empty string is one
@@ -88,7 +88,7 @@ bool address_quote_local(struct slice bytes, struct buf *out);
 bool address_is_stored(struct slice stored, unsigned options);
 
 /* Appends an address with an unquoted local part in its form for SMTP, or unchanged if it has no
- * such form. The error of *out is sticky. */
+ * such form or is the null sender. The error of *out is sticky. */
 void address_put_external(struct slice address, struct buf *out);
 
 /* Splits a stored address at its last `@` outside quotes; without one, all is local part. */

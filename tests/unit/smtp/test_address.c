@@ -53,7 +53,8 @@ static void paths_are_parsed_and_printed(void **unused)
         {"<a@.>", 0, ADDRESS_BAD_DOMAIN, "", 0},
         {"<a@[192.0.2.1].>", 0, ADDRESS_OK, "a@[192.0.2.1]", 16},
         {"<a(b)@c.example>", 0, ADDRESS_BAD_LOCAL, "", 0},
-        {"<\"\"@c.example>", 0, ADDRESS_BAD_LOCAL, "", 0},
+        {"<\"\"@c.example>", 0, ADDRESS_OK, "\"\"@c.example", 14},
+        {"<@c.example>", 0, ADDRESS_BAD_ROUTE, "", 0},
         {"<\"a\r\nb\"@c.example>", 0, ADDRESS_BAD_LOCAL, "", 0},
         {"<\"a\\\tb\"@c.example>", 0, ADDRESS_BAD_LOCAL, "", 0},
         {"<\"a@c.example>", 0, ADDRESS_BAD_LOCAL, "", 0},
@@ -132,7 +133,15 @@ static void quoting_comes_off_and_on(void **unused)
     assert_string_equal(buf_cstr(&out), "\"a\\\"b c\"");
     buf_clear(&out);
     assert_false(address_quote_local(SLICE("a\nb"), &out));
-    assert_false(address_quote_local(SLICE(""), &out));
+    buf_clear(&out);
+    assert_true(address_quote_local(SLICE(""), &out));
+    assert_string_equal(buf_cstr(&out), "\"\"");
+    buf_clear(&out);
+    address_put_external(SLICE("@x.test"), &out);
+    assert_string_equal(buf_cstr(&out), "\"\"@x.test");
+    buf_clear(&out);
+    address_put_external(SLICE(""), &out);
+    assert_string_equal(buf_cstr(&out), "");
     assert_int_equal(buf_len(&out), 0);
     buf_fini(&out);
 }
