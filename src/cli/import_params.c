@@ -275,11 +275,15 @@ static void put_milters(struct main_cf *im, const struct postfix_param *p, const
     const char *list = "";
 
     while (postfix_word(&rest, &word)) {
-        bool group = word.ptr[0] == '{';
-        struct slice inside = group ? slice_trim(slice_of(word.ptr + 1, word.len - 2)) : word;
+        struct slice inside = word;
+        bool group = postfix_group(word, &inside);
         size_t end = 0;
         struct slice address, options;
 
+        if (!group && word.ptr[0] == '{') {
+            import_lose(im, pool_string(&im->f.pool, p->name), place, p, "expected a last `}'");
+            return;
+        }
         while (end < inside.len && strchr(", \t", inside.ptr[end]) == NULL) {
             end++;
         }

@@ -33,6 +33,15 @@ bool postfix_word(struct slice *rest, struct slice *ret_word)
     return len > 0;
 }
 
+bool postfix_group(struct slice word, struct slice *ret_inside)
+{
+    if (word.len < 2 || word.ptr[0] != '{' || word.ptr[word.len - 1] != '}') {
+        return false;
+    }
+    *ret_inside = slice_trim(slice_of(word.ptr + 1, word.len - 2));
+    return true;
+}
+
 static struct slice keep(struct postfix_files *f, struct slice s)
 {
     return slice_of(pool_string(&f->pool, s), s.len);
@@ -80,9 +89,7 @@ static void add_option(struct postfix_files *f, struct postfix_service *s, struc
 {
     struct slice name;
 
-    if (word.len >= 2 && word.ptr[0] == '{' && word.ptr[word.len - 1] == '}') {
-        word = slice_trim(slice_of(word.ptr + 1, word.len - 2));
-    }
+    (void)postfix_group(word, &word); /* else the word itself */
     name = slice_trim(slice_cut(&word, '='));
     if (word.ptr != NULL && s->option_count < POSTFIX_OPTIONS_MAX) {
         s->options[s->option_count++] = (struct postfix_param){

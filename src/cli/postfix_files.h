@@ -90,6 +90,9 @@ bool postfix_is_named(const struct postfix_files *f, struct slice name);
  * or commas. Returns false at the end. */
 bool postfix_word(struct slice *rest, struct slice *ret_word);
 
+/* Is the word a group in braces? *ret_inside is then the trimmed text between them. */
+bool postfix_group(struct slice word, struct slice *ret_inside);
+
 /* Returns the readable path of a file that Postfix's configuration names: the path itself, or the
  * file of that name next to main.cf if a copy of /etc/postfix is imported. NULL: not readable. */
 const char *postfix_path(struct postfix_files *f, struct slice path);

@@ -114,6 +114,11 @@ static void each_parameter_becomes_a_line_or_a_note(void **unused)
         /* the service is in the queue directory (chroot), so that absolute paths are there, too */
         {"smtpd_milters = { unix:/run/s, default_action=accept }\n",
          "\nsmtpd_milters = { unix:/var/spool/postfix/run/s, default_action=accept }\n", NULL},
+        {"smtpd_milters = {\n", "could accept mail that Postfix refuses: expected",
+         "\nsmtpd_milters"},
+        {"smtpd_milters = {}\n", "\nsmtpd_milters = {", NULL}, /* the check refuses it */
+        {"smtpd_milters = { inet:127.0.0.1:1\n", "could accept mail that Postfix refuses: expected",
+         "\nsmtpd_milters"},
         {"non_smtpd_milters = unix:/run/s\n", "\nnon_smtpd_milters = unix:/run/s\n", NULL},
         {"mailbox_transport = lmtp:unix:private/lmtp\n",
          "\nlocal_transport = lmtp:unix:/var/spool/postfix/private/lmtp\n", "\nlocal/*"},
@@ -418,6 +423,7 @@ static void services_become_listeners_and_transports(void **unused)
         {"", "628 inet n - n - - qmqpd\n", "could refuse mail: this listener is left out", ":628 "},
         {"", "cleanup unix n - n - 0 cleanup -o header_checks=pcre:/x\n",
          "without effect: header_checks", NULL},
+        {"", "smtp inet n - n - - smtpd -o {\n", "\nlisten = smtp://*:25\n", NULL},
         {"", "smtp inet n - n - - smtpd -o smtpd_milters=inet:127.0.0.1:1\n",
          "could accept mail that Postfix refuses: a listener has no filters of its own", NULL},
         {"", "smtp unix - - n - - smtp -o smtp_tls_policy_maps=hash:/x\n",
