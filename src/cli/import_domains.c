@@ -216,18 +216,6 @@ static void put_local(struct main_cf *im)
     put_aliases(im);
 }
 
-static bool has_word(const char *list, struct slice wanted)
-{
-    struct slice rest = slice_string(list), word;
-
-    while (postfix_word(&rest, &word)) {
-        if (slice_equal_nocase(word, wanted)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Returns relay_domains, as a list of ours, without those of mydestination. By default Postfix
  * includes the subdomains of each. */
 static const char *relayed_domains(struct main_cf *im)
@@ -247,11 +235,11 @@ static const char *relayed_domains(struct main_cf *im)
     while (postfix_word(&rest, &word)) {
         struct slice below = slice_string(import_text(im, ".%.*s", SLICE_ARGS(word)));
 
-        if (has_word(local, word)) {
+        if (import_has_word(local, word)) {
             continue;
         }
-        all = has_word(all, word) ? all : import_with_word(im, all, word);
-        if (subdomains && strchr(".$*", word.ptr[0]) == NULL && !has_word(list, below)) {
+        all = import_has_word(all, word) ? all : import_with_word(im, all, word);
+        if (subdomains && strchr(".$*", word.ptr[0]) == NULL && !import_has_word(list, below)) {
             all = import_with_word(im, all, below);
         }
     }

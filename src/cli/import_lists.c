@@ -33,6 +33,18 @@ const char *import_with_word(struct main_cf *im, const char *list, struct slice 
     return import_text(im, "%s%s%.*s", list, list[0] == '\0' ? "" : " ", SLICE_ARGS(word));
 }
 
+bool import_has_word(const char *list, struct slice wanted)
+{
+    struct slice rest = slice_string(list), word;
+
+    while (postfix_word(&rest, &word)) {
+        if (slice_equal_nocase(word, wanted)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Notes a table that our lists can't use. */
 void import_lose_table(struct main_cf *im, const char *name, const char *place,
                        const struct postfix_param *from, struct slice table)

@@ -92,9 +92,43 @@ static enum restriction_kind kind_of(struct slice word)
                : UNKNOWN;
 }
 
-static bool has_argument(enum restriction_kind kind)
+/* A restriction with its argument, and the state of a walk over its list. */
+struct restriction {
+    enum restriction_kind kind;
+    struct slice word, argument; /* the argument is empty where there is none */
+    bool after_permit;           /* true if clients may have passed the list before */
+    struct slice rest;           /* text after it */
+};
+
+static struct restriction before(const char *list)
 {
-    return kind == TABLE || kind == NEIGHBOUR || kind == SLEEP;
+    return (struct restriction){.kind = SLEEP, .rest = slice_string(list)};
+}
+
+/* Moves to the next restriction, past those that are only logged. Returns false at the end. */
+static bool next_restriction(struct restriction *r)
+{
+    bool logged = false;
+
+    do {
+        logged = r->kind == WARN;
+        r->after_permit = r->after_permit || r->kind <= PERMIT_ALL;
+        if (!postfix_word(&r->rest, &r->word)) {
+            return false;
+        }
+        r->kind = kind_of(r->word);
+        r->argument = slice_of(NULL, 0);
+        if (r->kind == TABLE || r->kind == NEIGHBOUR || r->kind == SLEEP) {
+            (void)postfix_word(&r->rest, &r->argument); /* else empty */
+        }
+    } while (r->kind == WARN || (logged && r->kind > PERMIT_ALL));
+    return true;
+}
+
+/* Is the list about mail? */
+static bool is_about_mail(const char *list)
+{
+    return strcmp(list, "smtpd_etrn_restrictions") != 0;
 }
 
 bool import_is_restriction(struct slice name)
@@ -133,12 +167,12 @@ static const char *element_for(struct main_cf *im, const char *ours, struct slic
                : import_text(im, "%s%s", slice_equal(type, SLICE("cidr")) ? "cidr:" : "", path);
 }
 
-/* Does a list apply the access table to all clients, so that it can be taken over? */
-static const char *taken_table(struct main_cf *im, struct slice word, struct slice table,
-                               bool after_permit)
+/* Returns the element for an access table that is taken over, because its list applies the table to
+ * all clients; else NULL. */
+static const char *taken_table(struct main_cf *im, const struct restriction *r)
 {
-    const char *ours = ours_for(word);
-    const char *element = ours == NULL || after_permit ? NULL : element_for(im, ours, table);
+    const char *ours = r->kind == TABLE && !r->after_permit ? ours_for(r->word) : NULL;
+    const char *element = ours == NULL ? NULL : element_for(im, ours, r->argument);
 
     return element == NULL || import_refused(im, ours) != NULL ? NULL : element;
 }
@@ -152,22 +186,15 @@ static void add_tables(struct main_cf *im)
         const struct postfix_param *from = NULL;
 
         for (size_t i = 0; i < LISTS; i++) {
-            struct slice rest = slice_string(postfix_value(&im->f, im->mx, lists[i])), word, table;
-            bool after_permit = false;
+            struct restriction r = before(postfix_value(&im->f, im->mx, lists[i]));
 
-            while (postfix_word(&rest, &word)) {
-                enum restriction_kind kind = kind_of(word);
+            while (is_about_mail(lists[i]) && next_restriction(&r)) {
+                const char *element = taken_table(im, &r);
 
-                after_permit = after_permit || kind <= PERMIT_ALL;
-                if (has_argument(kind) && postfix_word(&rest, &table) && kind == TABLE &&
-                    ours_for(word) != NULL && strcmp(ours_for(word), ours[k]) == 0) {
-                    const char *element = taken_table(im, word, table, after_permit);
-
-                    if (element != NULL && strstr(elements, element) == NULL) {
-                        elements = import_text(im, "%s%s%s", elements,
-                                               elements[0] == '\0' ? "" : " ", element);
-                        from = postfix_find(&im->f, lists[i]);
-                    }
+                if (element != NULL && strcmp(ours_for(r.word), ours[k]) == 0 &&
+                    !import_has_word(elements, slice_string(element))) {
+                    elements = import_with_word(im, elements, slice_string(element));
+                    from = postfix_find(&im->f, lists[i]);
                 }
             }
         }
@@ -186,17 +213,11 @@ enum passage { PASSES, PASSES_ON_CONDITION, STOPS };
 /* Determines whether clients of mynetworks get past a list, also with mail to other domains. */
 static enum passage networks_pass(struct main_cf *im, const char *list)
 {
-    struct slice rest = slice_string(postfix_value(&im->f, im->mx, list)), word, argument;
-    bool condition = false, after_permit = false;
+    struct restriction r = before(postfix_value(&im->f, im->mx, list));
+    bool condition = false;
 
-    while (postfix_word(&rest, &word)) {
-        enum restriction_kind kind = kind_of(word);
-
-        argument = slice_of(NULL, 0);
-        if (has_argument(kind)) {
-            (void)postfix_word(&rest, &argument); /* else empty */
-        }
-        switch (kind) {
+    while (next_restriction(&r)) {
+        switch (r.kind) {
         case PERMIT_NETWORKS:
         case PERMIT_ALL:
             return condition ? PASSES_ON_CONDITION : PASSES;
@@ -204,20 +225,16 @@ static enum passage networks_pass(struct main_cf *im, const char *list)
         case REJECT_RELAY:
             return STOPS;
         case TABLE:
-            condition = condition || taken_table(im, word, argument, after_permit) == NULL;
+            condition = condition || taken_table(im, &r) == NULL;
             break;
         case NEIGHBOUR:
         case UNKNOWN:
             condition = true;
             break;
         case PERMIT_LOGINS:
-            after_permit = true;
-            break;
-        case WARN:
-            (void)postfix_word(&rest, &word); /* only logged */
-            break;
         case ALWAYS:
         case SANITY:
+        case WARN:
         case SLEEP:
             break;
         }
@@ -228,19 +245,30 @@ static enum passage networks_pass(struct main_cf *im, const char *list)
 /* Do clients that have logged in get past a list? */
 static bool logins_pass(struct main_cf *im, const struct postfix_service *s, const char *list)
 {
-    struct slice rest = slice_string(postfix_value(&im->f, s, list)), word;
+    struct restriction r = before(postfix_value(&im->f, s, list));
 
-    while (postfix_word(&rest, &word)) {
-        enum restriction_kind kind = kind_of(word);
-
-        if (kind == PERMIT_LOGINS || kind == PERMIT_ALL) {
+    while (next_restriction(&r)) {
+        if (r.kind == PERMIT_LOGINS || r.kind == PERMIT_ALL) {
             return true;
         }
-        if (kind == REJECT_ALL || kind == REJECT_RELAY) {
+        if (r.kind == REJECT_ALL || r.kind == REJECT_RELAY) {
             return false;
         }
     }
     return true;
+}
+
+/* Does a list admit clients by what they are? */
+static bool has_permit(struct main_cf *im, const struct postfix_service *s, const char *list)
+{
+    struct restriction r = before(postfix_value(&im->f, s, list));
+
+    while (next_restriction(&r)) {
+        if (r.kind <= PERMIT_ALL) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Returns the list that decides about relaying. */
@@ -254,17 +282,13 @@ static const char *relay_list(struct main_cf *im, const struct postfix_service *
 bool import_needs_login(struct main_cf *im, const struct postfix_service *s)
 {
     for (size_t i = 0; i < LISTS; i++) {
-        struct slice rest = slice_string(postfix_value(&im->f, s, lists[i])), word;
+        struct restriction r = before(postfix_value(&im->f, s, lists[i]));
         bool logins = false;
 
-        while (postfix_word(&rest, &word)) {
-            enum restriction_kind kind = kind_of(word);
-
-            logins = logins || kind == PERMIT_LOGINS;
-            if (kind == PERMIT_ALL || kind == REJECT_RELAY) {
-                break;
-            }
-            if (kind == REJECT_ALL && logins) {
+        while (is_about_mail(lists[i]) && next_restriction(&r) && r.kind != PERMIT_ALL &&
+               r.kind != REJECT_RELAY) {
+            logins = logins || r.kind == PERMIT_LOGINS;
+            if (r.kind == REJECT_ALL && logins) {
                 return true;
             }
         }
@@ -274,20 +298,12 @@ bool import_needs_login(struct main_cf *im, const struct postfix_service *s)
 
 static void find_who_may_relay(struct main_cf *im)
 {
-    const char *decides = relay_list(im, im->mx);
-
-    im->logins_may_relay = true;
-    im->networks_may_relay = true;
+    im->logins_may_relay = im->networks_may_relay = has_permit(im, im->mx, relay_list(im, im->mx));
     for (size_t i = 0; i < LISTS; i++) {
-        bool is_relay = strcmp(lists[i], decides) == 0;
-
-        if (strcmp(lists[i], "smtpd_etrn_restrictions") == 0) {
-            continue; /* says nothing about mail */
-        }
-        im->logins_may_relay = im->logins_may_relay && logins_pass(im, im->mx, lists[i]);
-        im->networks_may_relay = im->networks_may_relay && networks_pass(im, lists[i]) == PASSES;
-        if (is_relay && strstr(postfix_value(&im->f, im->mx, lists[i]), "permit") == NULL) {
-            im->networks_may_relay = im->logins_may_relay = false;
+        if (is_about_mail(lists[i])) {
+            im->logins_may_relay = im->logins_may_relay && logins_pass(im, im->mx, lists[i]);
+            im->networks_may_relay =
+                im->networks_may_relay && networks_pass(im, lists[i]) == PASSES;
         }
     }
 }
@@ -304,30 +320,22 @@ static void append(struct main_cf *im, const char **list, struct slice word, str
 static void note_list(struct main_cf *im, const char *name, const struct postfix_param *from,
                       const char *place)
 {
-    struct slice rest = slice_string(postfix_value(&im->f, im->mx, name)), word, argument;
+    struct restriction r = before(postfix_value(&im->f, im->mx, name));
     const char *odd = "", *lost = "", *foreign = "", *only = NULL;
-    bool after_permit = false, is_open = false, taken = false;
+    bool is_open = false, taken = false;
 
-    while (postfix_word(&rest, &word)) {
-        enum restriction_kind kind = kind_of(word);
+    while (next_restriction(&r)) {
+        bool is_taken = is_about_mail(name) && taken_table(im, &r) != NULL;
 
-        argument = slice_of(NULL, 0);
-        if (has_argument(kind)) {
-            (void)postfix_word(&rest, &argument); /* else empty */
-        }
-        taken = taken || (kind == TABLE && taken_table(im, word, argument, after_permit) != NULL);
-        after_permit = after_permit || kind <= PERMIT_ALL;
-        is_open = is_open || kind == PERMIT_ALL || kind == REJECT_RELAY;
-        if (kind == SANITY) {
-            append(im, &odd, word, argument);
-        } else if (kind == NEIGHBOUR) {
-            append(im, &foreign, word, argument);
-        } else if (kind == UNKNOWN ||
-                   (kind == TABLE && taken_table(im, word, argument, after_permit) == NULL)) {
-            append(im, &lost, word, argument);
-        } else if (kind == WARN) {
-            (void)postfix_word(&rest, &word); /* only logged */
-        } else if (kind == REJECT_ALL && !is_open && im->mx != NULL) {
+        taken = taken || is_taken;
+        is_open = is_open || r.kind == PERMIT_ALL || r.kind == REJECT_RELAY;
+        if (r.kind == SANITY) {
+            append(im, &odd, r.word, r.argument);
+        } else if (r.kind == NEIGHBOUR) {
+            append(im, &foreign, r.word, r.argument);
+        } else if (r.kind == UNKNOWN || (r.kind == TABLE && !is_taken)) {
+            append(im, &lost, r.word, r.argument);
+        } else if (r.kind == REJECT_ALL && !is_open && im->mx != NULL && is_about_mail(name)) {
             only = "all other clients are refused there; here they may send to local_domains and "
                    "relay_domains";
         }

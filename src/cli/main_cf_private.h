@@ -98,6 +98,9 @@ const char *import_list(struct main_cf *im, const char *name, const char *place,
 /* Returns the list with one more word. */
 const char *import_with_word(struct main_cf *im, const char *list, struct slice word);
 
+/* Has the list this word, in any case? */
+bool import_has_word(const char *list, struct slice wanted);
+
 /* Notes a table that our lists can't use. */
 void import_lose_table(struct main_cf *im, const char *name, const char *place,
                        const struct postfix_param *from, struct slice table);

@@ -293,6 +293,12 @@ static void networks_relay_only_where_postfix_lets_them(void **unused)
         /* the condition is taken over */
         {"smtpd_sender_restrictions = check_sender_access hash:/etc/postfix/senders\n", true},
         {"smtpd_etrn_restrictions = reject\n", true},
+        {"smtpd_client_restrictions = warn_if_reject reject_rbl_client a.example,\n"
+         "  permit_mynetworks, reject\n",
+         true},
+        {"smtpd_client_restrictions = warn_if_reject check_client_access ldap:x\n", true},
+        {"smtpd_client_restrictions = warn_if_reject permit_mynetworks, reject\n", true},
+        {"smtpd_relay_restrictions = reject_rbl_client permit.example\n", false},
     };
 
     (void)unused;
@@ -313,8 +319,13 @@ static void networks_relay_only_where_postfix_lets_them(void **unused)
 
 static void access_tables_of_all_clients_are_taken(void **unused)
 {
-    static const char *const files[] = {"/etc/postfix/clients", "192.0.2.7 REJECT\n",
-                                        "/etc/postfix/senders", "spam.example REJECT\n", NULL};
+    static const char *const files[] = {"/etc/postfix/clients",
+                                        "192.0.2.7 REJECT\n",
+                                        "/etc/postfix/senders",
+                                        "spam.example REJECT\n",
+                                        "/etc/postfix/senders2",
+                                        "spam.test REJECT\n",
+                                        NULL};
     struct import_report report;
     struct buf out;
 
@@ -332,6 +343,16 @@ static void access_tables_of_all_clients_are_taken(void **unused)
            NULL, files, &out, &report);
     has_not(&out, "\nsender_access");
     has(&out, "could accept mail that Postfix refuses: not taken over: check_sender_access hash:");
+    import_report_fini(&report);
+    buf_fini(&out);
+    /* the names of two tables begin alike; what is logged only, and ETRN, refuse no mail */
+    import("smtpd_sender_restrictions = check_sender_access hash:/etc/postfix/senders2,\n"
+           "  check_sender_access hash:/etc/postfix/senders,\n"
+           "  warn_if_reject check_client_access cidr:/etc/postfix/clients\n"
+           "smtpd_etrn_restrictions = check_client_access hash:/etc/postfix/clients\n",
+           NULL, files, &out, &report);
+    has(&out, "\nsender_access = /etc/postfix/senders2 /etc/postfix/senders\n");
+    has_not(&out, "\nclient_access");
     import_report_fini(&report);
     buf_fini(&out);
 }
