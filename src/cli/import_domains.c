@@ -21,7 +21,7 @@ static bool is(struct slice text, const char *value)
     return slice_equal(text, slice_string(value));
 }
 
-static bool is_loopback(struct slice network)
+bool import_is_loopback(struct slice network)
 {
     struct cidr c;
     static const struct cidr v4 = {.address = {[10] = 0xff, [11] = 0xff, [12] = 127}, .bits = 104};
@@ -52,7 +52,7 @@ static void put_networks(struct main_cf *im)
     list = import_list(im, "relay_networks", place, p, value);
     rest = slice_string(list);
     while (postfix_word(&rest, &word)) {
-        own = is_loopback(word) ? import_with_word(im, own, word) : own;
+        own = import_is_loopback(word) ? import_with_word(im, own, word) : own;
     }
     if (!im->networks_may_relay && strcmp(own, list) != 0) {
         import_lost(im, DANGER_RELAY, place, p,

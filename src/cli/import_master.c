@@ -24,6 +24,22 @@ static bool is(struct slice text, const char *value)
     return slice_equal(text, slice_string(value));
 }
 
+/* Notes an option of a service that has no effect: by itself if that is dangerous, else by its name
+ * in *others, a list for one note. */
+static void lose_option(struct main_cf *im, const char *place, const struct postfix_param *o,
+                        const char *why, const char **others)
+{
+    const char *name = pool_string(&im->f.pool, o->name);
+
+    if (o->value.len == 0 && import_danger_of(name) == DANGER_ACCEPT) {
+        import_lost(im, DANGER_REFUSAL, place, o, why); /* Postfix has no filter or list there */
+    } else if (import_danger_of(name) != DANGER_OTHER) {
+        import_lose(im, name, place, o, why);
+    } else {
+        *others = import_text(im, "%s%s%s", *others, (*others)[0] == '\0' ? "" : ", ", name);
+    }
+}
+
 /* ---- listeners ------------------------------------------------------------------------------ */
 
 /* Splits the name of an inet service, "HOST:PORT" or "PORT". An empty host: inet_interfaces. */
@@ -68,9 +84,26 @@ struct listener {
     const struct postfix_service *service; /* as which clients are served */
     const char *place;
     struct postfix_param from; /* for notes */
+    struct slice host;         /* empty: inet_interfaces */
     uint16_t port;
     const char *scheme, *options;
 };
+
+/* Can only clients on this machine connect to the listener? */
+static bool is_on_loopback(struct main_cf *im, const struct listener *l)
+{
+    struct slice rest = slice_string(postfix_value(&im->f, l->service, "inet_interfaces")), word;
+    bool all = l->host.len > 0 || rest.len > 0;
+
+    rest = l->host.len > 0 ? l->host : rest;
+    while (all && postfix_word(&rest, &word)) {
+        bool bracketed = word.len > 2 && word.ptr[0] == '[';
+
+        all = is(word, "localhost") || is(word, "loopback-only") ||
+              import_is_loopback(bracketed ? slice_of(word.ptr + 1, word.len - 2) : word);
+    }
+    return all;
+}
 
 /* Returns the reason why clients can't log in; NULL: they can. */
 static const char *no_logins(const struct main_cf *im)
@@ -97,7 +130,9 @@ static bool choose_kind(struct main_cf *im, struct listener *l)
     bool wrapped = postfix_is_yes(&im->f, s, "smtpd_tls_wrappermode");
     bool logins = postfix_is_yes(&im->f, s, "smtpd_sasl_auth_enable");
     bool only = import_needs_login(im, s) || wrapped;
-    const struct postfix_param *filter = postfix_option(s, "content_filter");
+    struct import_rights may = import_rights_at(im, s);
+    bool unfiltered = postfix_value(&im->f, s, "content_filter")[0] == '\0' &&
+                      postfix_value(&im->f, NULL, "content_filter")[0] != '\0';
 
     l->scheme = wrapped ? "submissions" : only && logins ? "submission" : "smtp";
     l->options = "";
@@ -119,15 +154,14 @@ static bool choose_kind(struct main_cf *im, struct listener *l)
                     "only proxies in relay_networks may connect to this listener: set "
                     "smtpd_upstream_proxy_networks to the addresses of other ones");
     }
-    if (filter != NULL && filter->value.len == 0 &&
-        postfix_value(&im->f, NULL, "content_filter")[0] != '\0') {
+    if (unfiltered) {
         l->options = " filtered=yes";
     }
-    if (logins && !only && im->logins_may_relay && no_logins(im) == NULL) {
+    if (logins && !only && may.logins && no_logins(im) == NULL) {
         l->options = import_text(im, "%s auth=yes", l->options);
     } else if (logins && !only) {
         import_lost(im, DANGER_REFUSAL, l->place, &l->from,
-                    im->logins_may_relay
+                    may.logins
                         ? import_text(im, "no logins on this listener: %s", no_logins(im))
                         : "no logins on this listener: users who have logged in may not send to "
                           "other domains there, but could here");
@@ -159,6 +193,7 @@ static void note_options(struct main_cf *im, const struct listener *l)
 
     for (size_t i = 0; i < l->service->option_count; i++) {
         const struct postfix_param *o = &l->service->options[i];
+        const char *name = pool_string(&im->f.pool, o->name);
         bool known = import_is_restriction(o->name) || (filtered && !logins);
 
         for (size_t k = 0; k < sizeof used / sizeof used[0]; k++) {
@@ -178,22 +213,27 @@ static void note_options(struct main_cf *im, const struct listener *l)
                         "there are no filters of that kind: this mail is not filtered");
             known = true;
         }
-        if (is(o->name, "smtpd_milters") && o->value.len > 0) {
+        if (is(o->name, "smtpd_milters") && !known) {
             import_lost(
-                im, DANGER_ACCEPT, l->place, o,
+                im, o->value.len > 0 ? DANGER_ACCEPT : DANGER_REFUSAL, l->place, o,
                 "a listener has no filters of its own: those of smtpd_milters see its mail");
             known = true;
         }
         /* a parameter that the service only names for other values, as mua_.. */
         known = known || postfix_is_named(&im->f, o->name);
+        known = known || (is(o->name, "mynetworks") && is_on_loopback(im, l));
+        known = known || strcmp(postfix_value(&im->f, l->service, name),
+                                postfix_value(&im->f, NULL, name)) == 0;
         if (!known) {
-            lost =
-                import_text(im, "%s%s%.*s", lost, lost[0] == '\0' ? "" : ", ", SLICE_ARGS(o->name));
+            lose_option(im, l->place, o, "a listener has no value of its own of this", &lost);
         }
     }
     if (lost[0] != '\0') {
         import_lost(im, DANGER_OTHER, l->place, &l->from,
                     import_text(im, "a listener has no values of its own of %s", lost));
+    }
+    if (l->service != im->mx && (logins || !is_on_loopback(im, l))) {
+        import_restrictions_at(im, l->service, &l->from, l->place, logins);
     }
     if (logins && strstr(postfix_value(&im->f, l->service, "smtpd_sender_restrictions"),
                          "sender_login_mismatch") != NULL) {
@@ -230,16 +270,15 @@ static void add_url(struct main_cf *im, const struct listener *l, struct slice h
                         is_proxied(im, l) ? " proxy=yes" : "");
 }
 
-static void add_urls(struct main_cf *im, const struct listener *l, struct slice host,
-                     const char **list)
+static void add_urls(struct main_cf *im, const struct listener *l, const char **list)
 {
     struct slice rest = slice_string(postfix_value(&im->f, l->service, "inet_interfaces")), word;
     const char *protocols = postfix_value(&im->f, NULL, "inet_protocols");
     bool v4 = strstr(protocols, "ipv6") == NULL || strstr(protocols, "ipv4") != NULL;
     bool v6 = strstr(protocols, "ipv4") == NULL || strstr(protocols, "ipv6") != NULL;
 
-    if (host.len > 0) {
-        add_url(im, l, host, list);
+    if (l->host.len > 0) {
+        add_url(im, l, l->host, list);
         return;
     }
     while (postfix_word(&rest, &word)) {
@@ -265,9 +304,8 @@ static void add_service(struct main_cf *im, const struct postfix_service *s, con
                          .service = s,
                          .place = import_place(im, "master.cf", s->line),
                          .from = {.name = s->name, .value = s->command, .line = s->line}};
-    struct slice host;
 
-    if (!split_name(s->name, &host, &l.port)) {
+    if (!split_name(s->name, &l.host, &l.port)) {
         import_lost(im, DANGER_REFUSAL, l.place, &l.from,
                     "this listener is left out: its port is not known; write a number");
         return;
@@ -281,7 +319,7 @@ static void add_service(struct main_cf *im, const struct postfix_service *s, con
     }
     if (choose_kind(im, &l)) {
         note_options(im, &l);
-        add_urls(im, &l, host, list);
+        add_urls(im, &l, list);
     }
 }
 
@@ -469,8 +507,7 @@ static void add_client_options(struct main_cf *im, struct transport *t)
                    slice_ends_nocase(o->name, slice_string(p->suffix))) {
             add_value(im, t, p->suffix, value);
         } else {
-            lost =
-                import_text(im, "%s%s%.*s", lost, lost[0] == '\0' ? "" : ", ", SLICE_ARGS(o->name));
+            lose_option(im, t->place, o, "a transport has no value of its own of this", &lost);
         }
     }
     if (lost[0] != '\0') {
@@ -614,9 +651,10 @@ static void note_foreign(struct main_cf *im, const struct postfix_service *s)
                     "a program that Postfix starts: let systemd start it, if something needs it");
         return;
     }
-    for (size_t i = 0; i < s->option_count; i++) {
+    for (size_t i = 0; !is(s->type, "inet") && i < s->option_count; i++) {
         if (!is(s->options[i].name, "syslog_name")) {
-            names = import_with_word(im, names, s->options[i].name);
+            lose_option(im, place, &s->options[i], "without effect: there is no such service here",
+                        &names);
         }
     }
     if (is(s->type, "inet")) {

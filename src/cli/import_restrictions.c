@@ -177,10 +177,20 @@ static const char *taken_table(struct main_cf *im, const struct restriction *r)
     return element == NULL || import_refused(im, ours) != NULL ? NULL : element;
 }
 
+/* Is the table of a restriction among those that are taken over? They are those of port 25. */
+static bool is_taken(struct main_cf *im, const struct postfix_service *s,
+                     const struct restriction *r)
+{
+    const char *element = taken_table(im, r);
+
+    return element != NULL && (s == im->mx || import_has_word(im->access, slice_string(element)));
+}
+
 static void add_tables(struct main_cf *im)
 {
     static const char *const ours[] = {"client_access", "sender_access", "recipient_access"};
 
+    im->access = "";
     for (size_t k = 0; k < sizeof ours / sizeof ours[0]; k++) {
         const char *elements = "", *why;
         const struct postfix_param *from = NULL;
@@ -199,6 +209,7 @@ static void add_tables(struct main_cf *im)
             }
         }
         if (elements[0] != '\0') {
+            im->access = import_with_word(im, im->access, slice_string(elements));
             (void)import_put(im, ours[k], elements,
                              import_place(im, "main.cf", from == NULL ? 0 : from->line), from,
                              &why); /* refused ones are noted with their list */
@@ -211,9 +222,10 @@ static void add_tables(struct main_cf *im)
 enum passage { PASSES, PASSES_ON_CONDITION, STOPS };
 
 /* Determines whether clients of mynetworks get past a list, also with mail to other domains. */
-static enum passage networks_pass(struct main_cf *im, const char *list)
+static enum passage networks_pass(struct main_cf *im, const struct postfix_service *s,
+                                  const char *list)
 {
-    struct restriction r = before(postfix_value(&im->f, im->mx, list));
+    struct restriction r = before(postfix_value(&im->f, s, list));
     bool condition = false;
 
     while (next_restriction(&r)) {
@@ -225,7 +237,7 @@ static enum passage networks_pass(struct main_cf *im, const char *list)
         case REJECT_RELAY:
             return STOPS;
         case TABLE:
-            condition = condition || taken_table(im, &r) == NULL;
+            condition = condition || !is_taken(im, s, &r);
             break;
         case NEIGHBOUR:
         case UNKNOWN:
@@ -296,16 +308,18 @@ bool import_needs_login(struct main_cf *im, const struct postfix_service *s)
     return false;
 }
 
-static void find_who_may_relay(struct main_cf *im)
+struct import_rights import_rights_at(struct main_cf *im, const struct postfix_service *s)
 {
-    im->logins_may_relay = im->networks_may_relay = has_permit(im, im->mx, relay_list(im, im->mx));
+    bool permits = has_permit(im, s, relay_list(im, s));
+    struct import_rights may = {.networks = permits, .logins = permits};
+
     for (size_t i = 0; i < LISTS; i++) {
         if (is_about_mail(lists[i])) {
-            im->logins_may_relay = im->logins_may_relay && logins_pass(im, im->mx, lists[i]);
-            im->networks_may_relay =
-                im->networks_may_relay && networks_pass(im, lists[i]) == PASSES;
+            may.logins = may.logins && logins_pass(im, s, lists[i]);
+            may.networks = may.networks && networks_pass(im, s, lists[i]) == PASSES;
         }
     }
+    return may;
 }
 
 /* ---- notes ---------------------------------------------------------------------------------- */
@@ -317,25 +331,27 @@ static void append(struct main_cf *im, const char **list, struct slice word, str
                         SLICE_ARGS(word), argument.len > 0 ? " " : "", SLICE_ARGS(argument));
 }
 
-static void note_list(struct main_cf *im, const char *name, const struct postfix_param *from,
-                      const char *place)
+/* Adds notes about a list of a service, whose listener may be for logins only. */
+static void note_list(struct main_cf *im, const struct postfix_service *s, const char *name,
+                      const struct postfix_param *from, const char *place, bool logins_only)
 {
-    struct restriction r = before(postfix_value(&im->f, im->mx, name));
+    struct restriction r = before(postfix_value(&im->f, s, name));
     const char *odd = "", *lost = "", *foreign = "", *only = NULL;
     bool is_open = false, taken = false;
 
     while (next_restriction(&r)) {
-        bool is_taken = is_about_mail(name) && taken_table(im, &r) != NULL;
+        bool here = is_about_mail(name) && is_taken(im, s, &r);
 
-        taken = taken || is_taken;
+        taken = taken || here;
         is_open = is_open || r.kind == PERMIT_ALL || r.kind == REJECT_RELAY;
         if (r.kind == SANITY) {
             append(im, &odd, r.word, r.argument);
         } else if (r.kind == NEIGHBOUR) {
             append(im, &foreign, r.word, r.argument);
-        } else if (r.kind == UNKNOWN || (r.kind == TABLE && !is_taken)) {
+        } else if (r.kind == UNKNOWN || (r.kind == TABLE && !here)) {
             append(im, &lost, r.word, r.argument);
-        } else if (r.kind == REJECT_ALL && !is_open && im->mx != NULL && is_about_mail(name)) {
+        } else if (r.kind == REJECT_ALL && !is_open && s != NULL && !logins_only &&
+                   is_about_mail(name)) {
             only = "all other clients are refused there; here they may send to local_domains and "
                    "relay_domains";
         }
@@ -363,16 +379,61 @@ static void note_list(struct main_cf *im, const char *name, const struct postfix
     if (odd[0] != '\0') {
         import_lost(im, DANGER_OTHER, place, from, import_text(im, "not checked here: %s", odd));
     }
-    if (lost[0] == '\0' && only == NULL && foreign[0] == '\0' && odd[0] == '\0') {
+    if (s == im->mx && lost[0] == '\0' && only == NULL && foreign[0] == '\0' && odd[0] == '\0') {
         import_fine(im, taken ? IMPORT_TRANSLATED : IMPORT_NEEDLESS, place, from,
                     "that is so here: relay_networks and users who have logged in may send to any "
                     "domain, others to local_domains and relay_domains");
     }
 }
 
+/* Has a list of port 25 an access table that is taken over, which the service's list lacks? */
+static bool lacks_table(struct main_cf *im, const struct postfix_service *s, const char *list)
+{
+    struct restriction mx = before(postfix_value(&im->f, im->mx, list));
+
+    while (is_about_mail(list) && next_restriction(&mx)) {
+        struct restriction r = before(postfix_value(&im->f, s, list));
+        bool found = !is_taken(im, im->mx, &mx);
+
+        while (!found && next_restriction(&r)) {
+            found = !r.after_permit && slice_equal(r.word, mx.word) &&
+                    slice_equal(r.argument, mx.argument);
+        }
+        if (!found) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void import_restrictions_at(struct main_cf *im, const struct postfix_service *s,
+                            const struct postfix_param *listener, const char *place,
+                            bool logins_only)
+{
+    for (size_t i = 0; i < LISTS; i++) {
+        const struct postfix_param *from = postfix_option(s, lists[i]);
+
+        if (from != NULL && strcmp(postfix_value(&im->f, s, lists[i]),
+                                   postfix_value(&im->f, im->mx, lists[i])) != 0) {
+            note_list(im, s, lists[i], from, place, logins_only);
+            if (lacks_table(im, s, lists[i])) {
+                import_lost(im, DANGER_REFUSAL, place, from,
+                            "client_access, sender_access and recipient_access apply to this "
+                            "listener, too");
+            }
+        }
+    }
+    if (!logins_only && import_rights_at(im, s).networks != im->networks_may_relay) {
+        import_lost(im, im->networks_may_relay ? DANGER_RELAY : DANGER_REFUSAL, place, listener,
+                    im->networks_may_relay
+                        ? "clients in relay_networks may send to any domain by this listener, too"
+                        : "clients in mynetworks can't send to other domains by this listener");
+    }
+}
+
 void import_restrictions(struct main_cf *im)
 {
-    find_who_may_relay(im);
+    im->networks_may_relay = import_rights_at(im, im->mx).networks;
     for (size_t i = 0; i < LISTS; i++) {
         const struct postfix_param *option = postfix_option(im->mx, lists[i]), *from = option;
 
@@ -385,7 +446,7 @@ void import_restrictions(struct main_cf *im)
                 (void)import_put_noted(im, lists[i], postfix_value(&im->f, im->mx, lists[i]), place,
                                        from);
             } else {
-                note_list(im, lists[i], from, place);
+                note_list(im, im->mx, lists[i], from, place, false);
             }
         }
     }

@@ -39,9 +39,9 @@ struct main_cf {
     /* ---- of this round */
     const struct postfix_service *mx; /* service of port 25; NULL: none */
     bool networks_may_relay;          /* clients of mynetworks, without conditions */
-    bool logins_may_relay;
     bool has_cert, has_dovecot; /* lines tls_cert and auth_dovecot exist */
     bool has_local;             /* local_domains is not empty */
+    const char *access;         /* elements of all access tables that are taken over */
 };
 
 /* Returns "main.cf:LINE" or "master.cf:LINE"; from the pool. */
@@ -95,6 +95,9 @@ bool import_is_database(struct slice type);
 const char *import_list(struct main_cf *im, const char *name, const char *place,
                         const struct postfix_param *from, const char *value);
 
+/* Is the network, or the address, a part of this machine's loopback networks? */
+bool import_is_loopback(struct slice network);
+
 /* Returns the list with one more word. */
 const char *import_with_word(struct main_cf *im, const char *list, struct slice word);
 
@@ -136,8 +139,22 @@ void import_dovecot(struct main_cf *im);
 /* Adds domains, networks, mailboxes and lists of recipients. */
 void import_domains(struct main_cf *im);
 
-/* Reads the restrictions: sets networks_may_relay and logins_may_relay, adds access tables. */
+/* Reads the restrictions of port 25: sets networks_may_relay, adds access tables. */
 void import_restrictions(struct main_cf *im);
+
+/* Clients of a service that may send to any domain without a condition. */
+struct import_rights {
+    bool networks, logins; /* those of mynetworks, and those that have logged in */
+};
+
+/* Returns the rights that the restrictions of a service give. */
+struct import_rights import_rights_at(struct main_cf *im, const struct postfix_service *s);
+
+/* Adds notes about restrictions of a listener that differ from those of port 25, which count at all
+ * listeners here. `logins_only`: only users who have logged in may use it. */
+void import_restrictions_at(struct main_cf *im, const struct postfix_service *s,
+                            const struct postfix_param *listener, const char *place,
+                            bool logins_only);
 
 /* Is the parameter a list of restrictions, which import_restrictions notes? */
 bool import_is_restriction(struct slice name);

@@ -363,6 +363,7 @@ static void access_tables_of_all_clients_are_taken(void **unused)
 
 static void services_become_listeners_and_transports(void **unused)
 {
+    static const char *const files[] = {"/etc/postfix/clients", "192.0.2.7 REJECT\n", NULL};
     static const struct {
         const char *main_cf, *master_cf, *want, *unwanted;
     } cases[] = {
@@ -442,8 +443,49 @@ static void services_become_listeners_and_transports(void **unused)
         {"", "policy unix - n n - 0 spawn user=nobody argv=/usr/bin/policyd-spf\n",
          "business of another program\n# master.cf:1: policy = spawn\n", NULL},
         {"", "628 inet n - n - - qmqpd\n", "could refuse mail: this listener is left out", ":628 "},
-        {"", "cleanup unix n - n - 0 cleanup -o header_checks=pcre:/x\n",
-         "without effect: header_checks", NULL},
+        {"", "cleanup unix n - n - 0 cleanup -o header_checks=pcre:/x -o always_bcc=a@b.example\n",
+         "header_checks = pcre:/x\n#   could accept mail that Postfix refuses: without effect",
+         NULL},
+        {"", "cleanup unix n - n - 0 cleanup -o header_checks=pcre:/x -o always_bcc=a@b.example\n",
+         "without effect: always_bcc", NULL},
+        /* values of a listener alone */
+        {"", "2525 inet n - n - - smtpd -o mynetworks=10.0.0.0/8\n",
+         "mynetworks = 10.0.0.0/8\n#   could relay for strangers: a listener", NULL},
+        {"mynetworks = 10.0.0.0/8\n", "2525 inet n - n - - smtpd -o mynetworks=10.0.0.0/8\n",
+         "listen = smtp://*:2525\n", "a listener"},
+        {"", "2525 inet n - n - - smtpd -o content_filter=scan:x\nscan unix - - n - - smtp\n",
+         "content_filter = scan:x\n#   could accept mail that Postfix refuses: a listener", NULL},
+        {"",
+         "smtp inet n - n - - smtpd\n"
+         "2525 inet n - n - - smtpd -o smtpd_client_restrictions=reject_rbl_client,a.example,x\n",
+         "could accept mail that Postfix refuses: not taken over: x. Tables", NULL},
+        {"",
+         "smtp inet n - n - - smtpd\n"
+         "2525 inet n - n - - smtpd -o smtpd_client_restrictions=permit_mynetworks,reject\n",
+         "could accept mail that Postfix refuses: all other clients are refused there", NULL},
+        {"",
+         "smtp inet n - n - - smtpd\n2525 inet n - n - - smtpd -o "
+         "smtpd_relay_restrictions=permit_sasl_authenticated,reject_unauth_destination\n",
+         "could relay for strangers: clients in relay_networks may send", NULL},
+        {"smtpd_relay_restrictions = permit_sasl_authenticated, reject_unauth_destination\n",
+         "smtp inet n - n - - smtpd\n2525 inet n - n - - smtpd -o "
+         "smtpd_relay_restrictions=permit_mynetworks,reject_unauth_destination\n",
+         "could refuse mail: clients in mynetworks can't send to other domains by", NULL},
+        {"local_recipient_maps = hash:/etc/postfix/clients\n",
+         "2525 inet n - n - - smtpd -o local_recipient_maps=\n",
+         "local_recipient_maps = \n#   could refuse mail: a listener", NULL},
+        /* users come from anywhere */
+        {LOGINS "smtpd_client_restrictions = check_client_access cidr:/etc/postfix/clients\n",
+         "smtp inet n - n - - smtpd\nsubmission inet n - n - - smtpd\n"
+         "  -o smtpd_sasl_auth_enable=yes\n"
+         "  -o smtpd_client_restrictions=permit_sasl_authenticated,reject\n",
+         "could refuse mail: client_access, sender_access and recipient_access apply", NULL},
+        {LOGINS "smtpd_relay_restrictions = permit_mynetworks, reject_unauth_destination\n",
+         "smtp inet n - n - - smtpd\n2525 inet n - n - - smtpd\n  -o smtpd_sasl_auth_enable=yes\n"
+         "  -o smtpd_relay_restrictions=permit_sasl_authenticated,reject_unauth_destination\n",
+         "smtp://*:2525 auth=yes", NULL},
+        {"smtpd_milters = inet:127.0.0.1:1\n", "smtp inet n - n - - smtpd -o smtpd_milters=\n",
+         "could refuse mail: a listener has no filters of its own", NULL},
         {"", "smtp inet n - n - - smtpd -o {\n", "\nlisten = smtp://*:25\n", NULL},
         {"", "smtp inet n - n - - smtpd -o smtpd_milters=inet:127.0.0.1:1\n",
          "could accept mail that Postfix refuses: a listener has no filters of its own", NULL},
@@ -457,7 +499,7 @@ static void services_become_listeners_and_transports(void **unused)
         struct import_report report;
         struct buf out;
 
-        import(cases[i].main_cf, cases[i].master_cf, NULL, &out, &report);
+        import(cases[i].main_cf, cases[i].master_cf, files, &out, &report);
         has(&out, cases[i].want);
         if (cases[i].unwanted != NULL) {
             has_not(&out, cases[i].unwanted);
