@@ -225,7 +225,8 @@ static void note_options(struct main_cf *im, const struct listener *l)
         known = known || strcmp(postfix_value(&im->f, l->service, name),
                                 postfix_value(&im->f, NULL, name)) == 0;
         if (!known) {
-            lose_option(im, l->place, o, "a listener has no value of its own of this", &lost);
+            lose_option(im, l->place, o, "a listener has no value of its own for this option",
+                        &lost);
         }
     }
     if (lost[0] != '\0') {
@@ -507,7 +508,8 @@ static void add_client_options(struct main_cf *im, struct transport *t)
                    slice_ends_nocase(o->name, slice_string(p->suffix))) {
             add_value(im, t, p->suffix, value);
         } else {
-            lose_option(im, t->place, o, "a transport has no value of its own of this", &lost);
+            lose_option(im, t->place, o, "a transport has no value of its own for this option",
+                        &lost);
         }
     }
     if (lost[0] != '\0') {

@@ -736,34 +736,30 @@ void import_param(struct main_cf *im, const struct postfix_param *p)
     const char *value = postfix_expand(&im->f, NULL, p->value, true, &unknown);
     const struct param *ours = param_find(p->name);
     translate *function = NULL;
-    bool known = has_function(p, &function);
-
     ours = ours != NULL ? ours : param_find_override(p->name, &transport);
-    if (known) {
-        if (function != NULL && value != NULL) {
+    if (value == NULL) {
+        import_lose(im, ours != NULL ? ours->name : pool_string(&im->f.pool, p->name), place, p,
+                    import_text(im, "$%.*s is not known", SLICE_ARGS(unknown)));
+    } else if (has_function(p, &function)) {
+        if (function != NULL) {
             function(im, p, place, value);
         }
     } else if (import_is_restriction(p->name)) {
         return; /* import_restrictions */
     } else if ((param_find(p->name) == NULL || is(p->name, "mail_owner")) &&
-               note_known(im, p, place, value == NULL ? "" : value)) {
+               note_known(im, p, place, value)) {
         return;
-    } else if (ours != NULL && value != NULL) {
+    } else if (ours != NULL) {
         put_same(im, p, ours, place, value);
-        return;
     } else if (is_rewriting(p->name)) {
-        lose_rewriting(im, p, place, value == NULL ? "" : value);
+        lose_rewriting(im, p, place, value);
     } else if (note_family(im, p, place)) {
         return;
     } else if (param_is_harmless(p->name)) {
         import_fine(im, IMPORT_NEEDLESS, place, p, "nothing is lost without it");
     } else if (postfix_is_named(&im->f, p->name)) {
         import_fine(im, IMPORT_NEEDLESS, place, p, "its value is put in where it is named");
-    } else if (value != NULL) {
+    } else {
         import_lost(im, DANGER_OTHER, place, p, "there is nothing like it here");
-    }
-    if (value == NULL && (!known || function != NULL)) {
-        import_lose(im, ours != NULL ? ours->name : "", place, p,
-                    import_text(im, "$%.*s is not known", SLICE_ARGS(unknown)));
     }
 }

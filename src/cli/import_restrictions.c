@@ -308,6 +308,16 @@ bool import_needs_login(struct main_cf *im, const struct postfix_service *s)
     return false;
 }
 
+/* Can the value of a list be expanded? */
+static bool is_known(struct main_cf *im, const struct postfix_service *s, const char *list)
+{
+    const struct postfix_param *p = postfix_option(s, list);
+    struct slice unknown;
+
+    p = p != NULL ? p : postfix_find(&im->f, list);
+    return p == NULL || postfix_expand(&im->f, s, p->value, false, &unknown) != NULL;
+}
+
 struct import_rights import_rights_at(struct main_cf *im, const struct postfix_service *s)
 {
     bool permits = has_permit(im, s, relay_list(im, s));
@@ -315,8 +325,10 @@ struct import_rights import_rights_at(struct main_cf *im, const struct postfix_s
 
     for (size_t i = 0; i < LISTS; i++) {
         if (is_about_mail(lists[i])) {
-            may.logins = may.logins && logins_pass(im, s, lists[i]);
-            may.networks = may.networks && networks_pass(im, s, lists[i]) == PASSES;
+            bool known = is_known(im, s, lists[i]);
+
+            may.logins = may.logins && known && logins_pass(im, s, lists[i]);
+            may.networks = may.networks && known && networks_pass(im, s, lists[i]) == PASSES;
         }
     }
     return may;
@@ -438,7 +450,7 @@ void import_restrictions(struct main_cf *im)
         const struct postfix_param *option = postfix_option(im->mx, lists[i]), *from = option;
 
         from = from != NULL ? from : postfix_find(&im->f, lists[i]);
-        if (from != NULL) {
+        if (from != NULL && is_known(im, im->mx, lists[i])) {
             const char *place =
                 import_place(im, option != NULL ? "master.cf" : "main.cf", from->line);
 

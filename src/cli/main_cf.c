@@ -146,6 +146,15 @@ enum import_danger import_danger_of(const char *name)
         {"listen", DANGER_REFUSAL},
         {"message_size_limit", DANGER_REFUSAL},
         {"mydestination", DANGER_REFUSAL},
+        {"virtual_mailbox_domains", DANGER_REFUSAL},
+        {"virtual_transport", DANGER_LOSS},
+        {"mailbox_transport", DANGER_LOSS},
+        {"smtp_sasl_password_maps", DANGER_LOSS},
+        {"smtp_tls_policy_maps", DANGER_CLEAR},
+        {"smtpd_tls_cert_file", DANGER_CLEAR},
+        {"smtpd_tls_chain_files", DANGER_CLEAR},
+        {"smtpd_sasl_path", DANGER_REFUSAL},
+        {"inet_interfaces", DANGER_REFUSAL},
         {"mynetworks", DANGER_RELAY},
         {"smtpd_sender_login_maps", DANGER_ACCEPT},
         {"auth_dovecot", DANGER_REFUSAL},
@@ -166,15 +175,20 @@ enum import_danger import_danger_of(const char *name)
             return dangers[i].danger;
         }
     }
-    return DANGER_OTHER;
+    return import_is_restriction(slice_string(name)) ? DANGER_ACCEPT : DANGER_OTHER;
 }
 
 /* Does mail to others go the wrong way without this parameter of ours? */
 static bool leads_mail_out(const char *name)
 {
-    static const char *const names[] = {"relayhost",         "relay_auth",
-                                        "transport_maps",    "sender_dependent_relayhost_maps",
-                                        "default_transport", "smtp_tls_security_level"};
+    static const char *const names[] = {"smtp_sasl_password_maps",
+                                        "smtp_tls_policy_maps",
+                                        "relayhost",
+                                        "relay_auth",
+                                        "transport_maps",
+                                        "sender_dependent_relayhost_maps",
+                                        "default_transport",
+                                        "smtp_tls_security_level"};
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strcmp(names[i], name) == 0) {
@@ -239,6 +253,25 @@ static void note_unused(struct main_cf *im)
     }
 }
 
+/* Adds a note for each option -o whose value can't be expanded. */
+static void note_unknown(struct main_cf *im)
+{
+    for (size_t i = 0; i < im->f.service_count; i++) {
+        const struct postfix_service *s = im->f.services[i];
+
+        for (size_t k = 0; k < s->option_count; k++) {
+            const struct postfix_param *o = &s->options[k];
+            struct slice unknown;
+
+            if (postfix_expand(&im->f, s, o->value, false, &unknown) == NULL) {
+                import_lose(im, pool_string(&im->f.pool, o->name),
+                            import_place(im, "master.cf", s->line), o,
+                            import_text(im, "$%.*s is not known", SLICE_ARGS(unknown)));
+            }
+        }
+    }
+}
+
 static void import_round(struct main_cf *im)
 {
     import_find_mx(im);
@@ -256,6 +289,7 @@ static void import_round(struct main_cf *im)
             import_param(im, &im->f.params[i]);
         }
     }
+    note_unknown(im);
     import_listeners(im);
     import_transports(im);
     import_domains(im);

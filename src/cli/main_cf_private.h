@@ -83,7 +83,7 @@ bool import_parses(const struct param *p, const char *value, struct pool *pool,
 /* Returns the fault of a value of ours; NULL: none. */
 const char *import_fault(struct main_cf *im, const char *name, const char *value);
 
-/* Returns the danger when our parameter is missing. */
+/* Returns the danger when the parameter, ours or one of Postfix, is missing. */
 enum import_danger import_danger_of(const char *name);
 
 /* Is that type of tables a database or server? */

@@ -96,6 +96,15 @@ static void each_parameter_becomes_a_line_or_a_note(void **unused)
         {"smtpd_banner = $myhostname ESMTP $mail_name\n",
          "\nsmtpd_banner = $myhostname ESMTP Sluice\n", NULL},
         {"smtpd_banner = $nothing\n", "$nothing is not known", "\nsmtpd_banner"},
+        /* a $name of which nothing is known empties the value */
+        {"mydestination = $myhostname $more\n",
+         "mydestination = $myhostname $more\n#   could refuse mail: $more is not known", NULL},
+        {"virtual_mailbox_domains = $more\n", "could refuse mail: $more is not known", NULL},
+        {"virtual_transport = $more\n", "could lose mail: $more is not known", NULL},
+        {"mynetworks = $more\n", "mynetworks = $more\n#   could", NULL},
+        {"smtp_sasl_password_maps = $more\n", "\ndefer_transports = smtp relay\n", NULL},
+        {"smtpd_client_restrictions = $more, reject_rbl_client x.example\n",
+         "could accept mail that Postfix refuses: $more is not known", "that is so here"},
         {"dir = /srv\nheader_checks = pcre:$dir/none\n", "can't be read", "\nheader_checks"},
         {"strict_mailbox_ownership = no\n", "there is nothing like it here", NULL},
         {"maximal_queue_lifetime = soon\n", "could lose mail: expected a time", NULL},
@@ -293,6 +302,7 @@ static void networks_relay_only_where_postfix_lets_them(void **unused)
         /* the condition is taken over */
         {"smtpd_sender_restrictions = check_sender_access hash:/etc/postfix/senders\n", true},
         {"smtpd_etrn_restrictions = reject\n", true},
+        {"smtpd_sender_restrictions = $more\n", false},
         {"smtpd_client_restrictions = warn_if_reject reject_rbl_client a.example,\n"
          "  permit_mynetworks, reject\n",
          true},
@@ -448,6 +458,12 @@ static void services_become_listeners_and_transports(void **unused)
          NULL},
         {"", "cleanup unix n - n - 0 cleanup -o header_checks=pcre:/x -o always_bcc=a@b.example\n",
          "without effect: always_bcc", NULL},
+        {LOGINS,
+         "submission inet n - n - - smtpd -o smtpd_sasl_auth_enable=yes -o "
+         "smtpd_client_restrictions=$mua\n",
+         "smtpd_client_restrictions = $mua\n#   could accept mail that Postfix refuses: $mua is "
+         "not known",
+         NULL},
         /* values of a listener alone */
         {"", "2525 inet n - n - - smtpd -o mynetworks=10.0.0.0/8\n",
          "mynetworks = 10.0.0.0/8\n#   could relay for strangers: a listener", NULL},
@@ -490,7 +506,7 @@ static void services_become_listeners_and_transports(void **unused)
         {"", "smtp inet n - n - - smtpd -o smtpd_milters=inet:127.0.0.1:1\n",
          "could accept mail that Postfix refuses: a listener has no filters of its own", NULL},
         {"", "smtp unix - - n - - smtp -o smtp_tls_policy_maps=hash:/x\n",
-         "could send in clear text: a transport has no values of its own of smtp_tls_policy_maps",
+         "smtp_tls_policy_maps = hash:/x\n#   could send in clear text: a transport has no value",
          NULL},
     };
 
