@@ -689,3 +689,34 @@ void import_transports(struct main_cf *im)
         }
     }
 }
+
+void import_deferred(struct main_cf *im)
+{
+    struct postfix_param room;
+    const char *place, *why, *list = postfix_value(&im->f, NULL, "defer_transports"), *added = "";
+    const struct postfix_param *p = import_param_or(im, "defer_transports", &room, &place);
+    struct slice nexthop = slice_string(postfix_value(&im->f, NULL, "default_transport"));
+    struct slice usual = slice_cut(&nexthop, ':'), rest, word;
+
+    rest = slice_string(import_with_word(im, import_smtp_transports(im), usual));
+    while (im->report->hold_outgoing && postfix_word(&rest, &word)) {
+        if (!import_has_word(list, word)) {
+            list = import_with_word(im, list, word);
+            added = import_with_word(im, added, word);
+        }
+    }
+    if (added[0] != '\0') {
+        import_line(im->report, "",
+                    import_text(im,
+                                "# Mail to others waits for the decisions above. Afterwards "
+                                "remove from this line: %s",
+                                added),
+                    place, p->name, p->value);
+    }
+    if (list[0] != '\0' && !import_put(im, "defer_transports", list, place, p, &why)) {
+        import_lose(im, "defer_transports", place, p, why);
+        (void)import_put(im, "defer_transports", "smtp relay", place, p, &why); /* is valid */
+    } else if (p != &room) {
+        import_fine(im, IMPORT_TRANSLATED, place, p, "");
+    }
+}

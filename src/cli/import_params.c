@@ -472,6 +472,7 @@ static const struct {
     {"home_mailbox", NULL},
     {"mail_spool_directory", NULL},
     {"mailbox_command_maps", NULL},
+    {"defer_transports", NULL},
     {"inet_interfaces", done_elsewhere},
     {"relayhost", put_relayhost},
     {"smtp_sasl_password_maps", put_logins},

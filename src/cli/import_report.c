@@ -158,11 +158,6 @@ static void print_head(const struct import_report *r, const char *source, struct
         }
     }
     (void)buf_add_string(out, "\n");
-    if (r->hold_outgoing) {
-        (void)buf_add_string(out,
-                             "# Until then mail to others waits. Remove this line afterwards.\n"
-                             "defer_transports = smtp relay\n");
-    }
 }
 
 void import_print(const struct import_report *r, const char *source, struct buf *out)

@@ -137,6 +137,7 @@ enum import_danger import_danger_of(const char *name)
         {"virtual_alias_maps", DANGER_LOSS},
         {"alias_maps", DANGER_LOSS},
         {"soft_bounce", DANGER_LOSS},
+        {"defer_transports", DANGER_LOSS},
         {"smtp_tls_CAfile", DANGER_LOSS},
         {"maximal_queue_lifetime", DANGER_LOSS},
         {"bounce_queue_lifetime", DANGER_LOSS},
@@ -293,6 +294,7 @@ static void import_round(struct main_cf *im)
     import_listeners(im);
     import_transports(im);
     import_domains(im);
+    import_deferred(im);
     note_unused(im);
 }
 

@@ -171,6 +171,10 @@ void import_listeners(struct main_cf *im);
 /* Returns the names of the transports by SMTP that something uses: smtp, relay and others. */
 const char *import_smtp_transports(struct main_cf *im);
 
+/* Adds the line defer_transports: those of main.cf, and if mail to others must wait for a decision,
+ * the transports that it takes. */
+void import_deferred(struct main_cf *im);
+
 /* Adds a clause for each transport of master.cf that something names, and notes for other
  * services. */
 void import_transports(struct main_cf *im);

@@ -67,6 +67,12 @@ static void each_parameter_becomes_a_line_or_a_note(void **unused)
         {"relayhost = [a]:nosuchservice\n", "could lose mail: expected nexthop, got `[a]:nosuch",
          "\nrelayhost"},
         {"relayhost = [a]:nosuchservice\n", "\ndefer_transports = smtp relay\n", NULL},
+        {"relayhost = [a]:nosuchservice\ndefer_transports = uucp, smtp\n",
+         "remove from this line: relay\ndefer_transports = uucp, smtp relay\n",
+         "\ndefer_transports = smtp"},
+        {"defer_transports = uucp\n", "\ndefer_transports = uucp\n", "remove from this line"},
+        {"relayhost = [a]:nosuchservice\ndefault_transport = uucp:x\n",
+         "\ndefer_transports = smtp relay uucp\n", NULL},
         {"mydestination = $myhostname,\n  localhost\n", "\nlocal_domains = $myhostname localhost\n",
          NULL},
         {"x = y\n", "\nlocal_domains = $myhostname localhost.$mydomain localhost\n", NULL},
@@ -464,6 +470,9 @@ static void services_become_listeners_and_transports(void **unused)
          "smtpd_client_restrictions = $mua\n#   could accept mail that Postfix refuses: $mua is "
          "not known",
          NULL},
+        {"relayhost = [a]:nosuchservice\ndefault_transport = slow:\n",
+         "slow unix - - n - - smtp\nidle unix - - n - - smtp\n",
+         "\ndefer_transports = smtp relay slow\n", NULL},
         /* values of a listener alone */
         {"", "2525 inet n - n - - smtpd -o mynetworks=10.0.0.0/8\n",
          "mynetworks = 10.0.0.0/8\n#   could relay for strangers: a listener", NULL},
