@@ -40,8 +40,11 @@ static void put_networks(struct main_cf *im)
     struct slice rest, word;
 
     if (p == &room) {
-        if (strcmp(style, "host") != 0 &&
-            strcmp(postfix_value(&im->f, NULL, "compatibility_level"), "2") < 0 &&
+        struct slice level = slice_string(postfix_value(&im->f, NULL, "compatibility_level"));
+        unsigned long long major;
+        bool old = !slice_number(slice_cut(&level, '.'), UINT32_MAX, &major) || major < 2;
+
+        if ((style[0] == '\0' ? old : strcmp(style, "host") != 0) &&
             strcmp(postfix_value(&im->f, NULL, "inet_interfaces"), "loopback-only") != 0) {
             import_lost(im, DANGER_REFUSAL, place, p,
                         "Postfix may take the networks of this machine's interfaces "

@@ -51,6 +51,13 @@ static bool split_name(struct slice name, struct slice *ret_host, uint16_t *ret_
     return port_parse(colon == name.len ? name : slice_skip(name, colon + 1), 1, ret_port);
 }
 
+static struct slice without_brackets(struct slice host)
+{
+    bool bracketed = host.len >= 2 && host.ptr[0] == '[' && host.ptr[host.len - 1] == ']';
+
+    return bracketed ? slice_of(host.ptr + 1, host.len - 2) : host;
+}
+
 static bool accepts_mail(const struct postfix_service *s)
 {
     return is(s->type, "inet") && (is(s->command, "smtpd") || is(s->command, "postscreen"));
@@ -97,10 +104,8 @@ static bool is_on_loopback(struct main_cf *im, const struct listener *l)
 
     rest = l->host.len > 0 ? l->host : rest;
     while (all && postfix_word(&rest, &word)) {
-        bool bracketed = word.len > 2 && word.ptr[0] == '[';
-
         all = is(word, "localhost") || is(word, "loopback-only") ||
-              import_is_loopback(bracketed ? slice_of(word.ptr + 1, word.len - 2) : word);
+              import_is_loopback(without_brackets(word));
     }
     return all;
 }
@@ -336,8 +341,7 @@ static void put_source(struct main_cf *im)
     while (p != NULL && postfix_word(&rest, &word)) {
         unsigned char ip[16];
         bool v6 = slice_find(word, ':') < word.len;
-        bool bracketed = word.ptr[0] == '[' && word.len > 2;
-        struct slice host = bracketed ? slice_of(word.ptr + 1, word.len - 2) : word;
+        struct slice host = without_brackets(word);
 
         if (ip_parse(host, ip)) {
             count[v6]++;

@@ -108,18 +108,19 @@ static void put_logins(struct main_cf *im, const struct postfix_param *p, const 
 static void put_client_tls(struct main_cf *im, const struct postfix_param *p, const char *place,
                            const char *value)
 {
-    const char *why;
+    const char *name = pool_string(&im->f.pool, p->name), *why;
 
     if (value[0] == '\0') {
         import_fine(im, IMPORT_NEEDLESS, place, p, "TLS is used where the site offers it (may)");
     } else if (strcmp(value, "fingerprint") == 0) {
-        im->report->hold_outgoing = true;
-        (void)import_put(im, "smtp_tls_security_level", "encrypt", place, p, &why); /* is valid */
+        im->report->hold_outgoing =
+            im->report->hold_outgoing || is(p->name, "smtp_tls_security_level");
+        (void)import_put(im, name, "encrypt", place, p, &why); /* is valid */
         import_lost(im, DANGER_CLEAR, place, p,
                     "certificates are not known by fingerprints: encrypt is what comes next");
     } else {
-        (void)import_put_noted(im, "smtp_tls_security_level",
-                               strcmp(value, "half-dane") == 0 ? "dane" : value, place, p);
+        (void)import_put_noted(im, name, strcmp(value, "half-dane") == 0 ? "dane" : value, place,
+                               p);
     }
 }
 
@@ -361,7 +362,7 @@ static void lose_rewriting(struct main_cf *im, const struct postfix_param *p, co
     if (is_alias) {
         import_reason(im->report, "addresses that are rewritten");
     }
-    import_lost(im, is_alias ? DANGER_LOSS : DANGER_OTHER, place, p,
+    import_lost(im, is(p->name, "relocated_maps") ? DANGER_OTHER : DANGER_LOSS, place, p,
                 "addresses are not rewritten here");
 }
 
@@ -424,6 +425,18 @@ static void put_policies(struct main_cf *im, const struct postfix_param *p, cons
     }
 }
 
+/* Notes tables for the headers of parts, and of messages in messages: header_checks see both. */
+static void note_part_checks(struct main_cf *im, const struct postfix_param *p, const char *place,
+                             const char *value)
+{
+    if (value[0] != '\0' && strcmp(value, postfix_value(&im->f, NULL, "header_checks")) != 0) {
+        import_lost(im, DANGER_ACCEPT, place, p,
+                    "header_checks see these headers, too: add the patterns there");
+    } else {
+        import_fine(im, IMPORT_NEEDLESS, place, p, "header_checks see these headers, too");
+    }
+}
+
 static void note_virtual(struct main_cf *im, const struct postfix_param *p, const char *place,
                          const char *value)
 {
@@ -477,6 +490,9 @@ static const struct {
     {"relayhost", put_relayhost},
     {"smtp_sasl_password_maps", put_logins},
     {"smtp_tls_security_level", put_client_tls},
+    {"lmtp_tls_security_level", put_client_tls},
+    {"mime_header_checks", note_part_checks},
+    {"nested_header_checks", note_part_checks},
     {"smtp_tls_policy_maps", put_policies},
     {"smtp_use_tls", put_old_client_tls},
     {"smtp_enforce_tls", put_old_client_tls},
@@ -509,7 +525,9 @@ static const char *const rewriting[] = {
     "masquerade_domains",    "relocated_maps",
 };
 
-/* Values that have their effect here without a line. "*": every value. */
+#define UNKNOWN_CODE "unknown names are refused for good: senders do not try again"
+
+/* Values that have their effect here without a line, separated by `|'. "*": every value. */
 static const struct {
     const char *name, *values, *why, *lost;
     enum import_danger danger; /* of other values */
@@ -593,7 +611,6 @@ static const struct {
      DANGER_OTHER},
     {"import_environment", "*", "processes have no environment", NULL, DANGER_OTHER},
     {"export_environment", "*", "processes have no environment", NULL, DANGER_OTHER},
-    {"mail_spool_directory", "*", "local_transport counts", NULL, DANGER_OTHER},
     {"owner_request_special", "*", "there are no such names here", NULL, DANGER_OTHER},
     {"max_idle", "*", "processes stay", NULL, DANGER_OTHER},
     {"max_use", "*", "processes stay", NULL, DANGER_OTHER},
@@ -603,20 +620,33 @@ static const struct {
     {"smtpd_sasl_tls_security_options", "*", "logins need TLS, and are never anonymous", NULL,
      DANGER_OTHER},
     {"smtpd_sasl_local_domain", "*", "names go to Dovecot as given", NULL, DANGER_OTHER},
-    {"mime_header_checks", "*", "header_checks see the headers of parts, too", NULL, DANGER_OTHER},
-    {"nested_header_checks", "*", "header_checks see messages within messages, too", NULL,
-     DANGER_OTHER},
-    {"smtp_tls_CApath", "*", "the system's authorities count; name others in smtp_tls_CAfile", NULL,
-     DANGER_OTHER},
     {"smtpd_tls_CAfile", "*", "certificates of clients are not asked for", NULL, DANGER_OTHER},
     {"smtpd_tls_CApath", "*", "certificates of clients are not asked for", NULL, DANGER_OTHER},
     {"smtpd_tls_eccert_file", "*", "there is one certificate: tls_cert", NULL, DANGER_OTHER},
     {"smtpd_tls_eckey_file", "*", "there is one certificate: tls_cert", NULL, DANGER_OTHER},
-    {"smtpd_data_restrictions", "*", "always so here", NULL, DANGER_OTHER},
     {"smtp_dns_support_level", "*", "dane asks for proofs by itself", NULL, DANGER_OTHER},
     {"smtp_host_lookup", "*", "hosts are looked up in /etc/hosts, then in the DNS", NULL,
      DANGER_OTHER},
-    {"smtpd_forbid_bare_newline", "yes", "always so here", "lone LF are refused", DANGER_REFUSAL},
+    {"smtp_tls_CApath", "|/etc/ssl/certs", "the system's authorities count",
+     "the system's authorities count; name others in smtp_tls_CAfile", DANGER_LOSS},
+    {"smtpd_forbid_bare_newline", "reject", "always so here",
+     "content with lone LF is refused, except from smtpd_forbid_bare_newline_exclusions",
+     DANGER_REFUSAL},
+    {"unknown_local_recipient_reject_code", "550", "always so here", UNKNOWN_CODE, DANGER_REFUSAL},
+    {"unknown_relay_recipient_reject_code", "550", "always so here", UNKNOWN_CODE, DANGER_REFUSAL},
+    {"unknown_virtual_alias_reject_code", "550", "always so here", UNKNOWN_CODE, DANGER_REFUSAL},
+    {"unknown_virtual_mailbox_reject_code", "550", "always so here", UNKNOWN_CODE, DANGER_REFUSAL},
+    {"mailbox_transport_maps", "", "empty is what holds",
+     "mail of all users goes to local_transport: name the others in transport_maps", DANGER_LOSS},
+    {"proxy_interfaces", "", "empty is what holds",
+     "mail for domains whose MX is one of these addresses loops: name the domains in "
+     "local_domains or relay_domains",
+     DANGER_LOSS},
+    {"lmtp_tls_policy_maps", "", "empty is what holds",
+     "write clauses lmtp/HOST with tls_security_level", DANGER_CLEAR},
+    {"tls_server_sni_maps", "", "empty is what holds",
+     "there is one certificate, tls_cert: clients that check another name do not send",
+     DANGER_REFUSAL},
     {"smtpd_forbid_unauth_pipelining", "yes", "always so here", "always refused", DANGER_OTHER},
     {"smtpd_discard_ehlo_keywords", "*", "all of ours are offered", NULL, DANGER_OTHER},
     {"smtpd_reject_unlisted_recipient", "yes", "always so here",
@@ -690,11 +720,12 @@ static bool note_known(struct main_cf *im, const struct postfix_param *p, const 
             continue;
         }
         if (strcmp(always[i].values, "*") == 0 ||
-            slice_equal_nocase(slice_string(value), slice_string(always[i].values))) {
+            choice_parse(slice_string(value), always[i].values) >= 0) {
             import_fine(im, IMPORT_NEEDLESS, place, p, always[i].why);
         } else {
-            im->report->hold_outgoing =
-                im->report->hold_outgoing || always[i].danger == DANGER_LOSS;
+            im->report->hold_outgoing = im->report->hold_outgoing ||
+                                        always[i].danger == DANGER_LOSS ||
+                                        always[i].danger == DANGER_CLEAR;
             import_lost(im, always[i].danger, place, p, always[i].lost);
         }
         return true;
@@ -747,8 +778,7 @@ void import_param(struct main_cf *im, const struct postfix_param *p)
         }
     } else if (import_is_restriction(p->name)) {
         return; /* import_restrictions */
-    } else if ((param_find(p->name) == NULL || is(p->name, "mail_owner")) &&
-               note_known(im, p, place, value)) {
+    } else if (note_known(im, p, place, value)) {
         return;
     } else if (ours != NULL) {
         put_same(im, p, ours, place, value);

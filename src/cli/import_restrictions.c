@@ -27,6 +27,7 @@ enum restriction_kind {
     REJECT_ALL,
     REJECT_RELAY, /* refuses other domains than our own */
     ALWAYS,       /* is so here, too */
+    CERTIFICATES, /* admits clients by their certificates */
     SANITY,       /* refuses mail with odd names; no decision about who may relay */
     TABLE,        /* has an argument: a table */
     NEIGHBOUR,    /* has an argument: a foreign service */
@@ -49,8 +50,8 @@ static const struct {
     {"check_relay_domains", REJECT_RELAY},
     {"permit_auth_destination", ALWAYS},
     {"permit_inet_interfaces", ALWAYS},
-    {"permit_tls_all_clientcerts", ALWAYS},
-    {"permit_tls_clientcerts", ALWAYS},
+    {"permit_tls_all_clientcerts", CERTIFICATES},
+    {"permit_tls_clientcerts", CERTIFICATES},
     {"reject_unauth_pipelining", ALWAYS},
     {"reject_unlisted_recipient", ALWAYS},
     {"reject_multi_recipient_bounce", SANITY},
@@ -112,7 +113,7 @@ static bool next_restriction(struct restriction *r)
 
     do {
         logged = r->kind == WARN;
-        r->after_permit = r->after_permit || r->kind <= PERMIT_ALL;
+        r->after_permit = r->after_permit || slice_starts_nocase(r->word, SLICE("permit"));
         if (!postfix_word(&r->rest, &r->word)) {
             return false;
         }
@@ -245,6 +246,7 @@ static enum passage networks_pass(struct main_cf *im, const struct postfix_servi
             break;
         case PERMIT_LOGINS:
         case ALWAYS:
+        case CERTIFICATES:
         case SANITY:
         case WARN:
         case SLEEP:
@@ -349,13 +351,14 @@ static void note_list(struct main_cf *im, const struct postfix_service *s, const
 {
     struct restriction r = before(postfix_value(&im->f, s, name));
     const char *odd = "", *lost = "", *foreign = "", *only = NULL;
-    bool is_open = false, taken = false;
+    bool is_open = false, taken = false, certificates = false;
 
     while (next_restriction(&r)) {
         bool here = is_about_mail(name) && is_taken(im, s, &r);
 
         taken = taken || here;
         is_open = is_open || r.kind == PERMIT_ALL || r.kind == REJECT_RELAY;
+        certificates = certificates || r.kind == CERTIFICATES;
         if (r.kind == SANITY) {
             append(im, &odd, r.word, r.argument);
         } else if (r.kind == NEIGHBOUR) {
@@ -376,6 +379,9 @@ static void note_list(struct main_cf *im, const struct postfix_service *s, const
                                 "recipient_access, which apply to all clients",
                                 lost));
     }
+    if (certificates) {
+        import_lost(im, DANGER_REFUSAL, place, from, "certificates of clients give no rights");
+    }
     if (only != NULL) {
         import_lost(im, DANGER_ACCEPT, place, from, only);
     }
@@ -391,7 +397,8 @@ static void note_list(struct main_cf *im, const struct postfix_service *s, const
     if (odd[0] != '\0') {
         import_lost(im, DANGER_OTHER, place, from, import_text(im, "not checked here: %s", odd));
     }
-    if (s == im->mx && lost[0] == '\0' && only == NULL && foreign[0] == '\0' && odd[0] == '\0') {
+    if (s == im->mx && !certificates && lost[0] == '\0' && only == NULL && foreign[0] == '\0' &&
+        odd[0] == '\0') {
         import_fine(im, taken ? IMPORT_TRANSLATED : IMPORT_NEEDLESS, place, from,
                     "that is so here: relay_networks and users who have logged in may send to any "
                     "domain, others to local_domains and relay_domains");

@@ -122,6 +122,8 @@ bool import_put(struct main_cf *im, const char *name, const char *value, const c
 
 enum import_danger import_danger_of(const char *name)
 {
+    struct slice transport;
+    const struct param *p = param_find_override(slice_string(name), &transport);
     static const struct {
         const char *name;
         enum import_danger danger;
@@ -135,6 +137,9 @@ enum import_danger import_danger_of(const char *name)
         {"local_transport", DANGER_LOSS},
         {"fallback_transport", DANGER_LOSS},
         {"virtual_alias_maps", DANGER_LOSS},
+        {"canonical_maps", DANGER_LOSS},
+        {"sender_canonical_maps", DANGER_LOSS},
+        {"recipient_canonical_maps", DANGER_LOSS},
         {"alias_maps", DANGER_LOSS},
         {"soft_bounce", DANGER_LOSS},
         {"defer_transports", DANGER_LOSS},
@@ -172,7 +177,8 @@ enum import_danger import_danger_of(const char *name)
     };
 
     for (size_t i = 0; i < sizeof dangers / sizeof dangers[0]; i++) {
-        if (strcmp(dangers[i].name, name) == 0) {
+        if (strcmp(dangers[i].name, name) == 0 ||
+            (p != NULL && strcmp(dangers[i].name, p->name) == 0)) {
             return dangers[i].danger;
         }
     }
@@ -182,7 +188,8 @@ enum import_danger import_danger_of(const char *name)
 /* Does mail to others go the wrong way without this parameter of ours? */
 static bool leads_mail_out(const char *name)
 {
-    static const char *const names[] = {"smtp_sasl_password_maps",
+    static const char *const names[] = {"relay_transport",
+                                        "smtp_sasl_password_maps",
                                         "smtp_tls_policy_maps",
                                         "relayhost",
                                         "relay_auth",

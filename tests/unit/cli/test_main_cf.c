@@ -171,6 +171,41 @@ static void each_parameter_becomes_a_line_or_a_note(void **unused)
         {"luser_relay = admin@example.org\n", "could lose mail: mail for names that do not", NULL},
         {"disable_dns_lookups = yes\n", "could lose mail: MX records are looked up", NULL},
         {"unknown_client_reject_code = 550\n", "codes of replies are fixed", "Differs"},
+        /* rows that a prefix or a row before hid, and values that are not so here */
+        {"mime_header_checks = pcre:/x\n", "could accept mail that Postfix refuses: header_checks",
+         NULL},
+        {"nested_header_checks = pcre:/x\n", "could accept mail that Postfix refuses: header_c",
+         NULL},
+        {"mime_header_checks = $header_checks\nheader_checks =\n",
+         "header_checks see these headers, too", "could accept"},
+        {"proxy_interfaces = 198.51.100.7\n", "could lose mail: mail for domains whose MX", NULL},
+        {"proxy_read_maps = x\n", "of Postfix's proxymap alone", NULL},
+        {"lmtp_tls_policy_maps = hash:/x\n", "could send in clear text: write clauses", NULL},
+        {"lmtp_tls_security_level = encrypt\n", "\nlmtp_tls_security_level = encrypt\n", NULL},
+        {"lmtp_tls_security_level = fingerprint\n", "\nlmtp_tls_security_level = encrypt\n",
+         "defer_transports"},
+        {"inet_interfaces = [192.0.2.1x\n", "\nlisten", "\nsmtp_bind_address"},
+        {"relay_domains = a.example\nrelay_transport = $more\n",
+         "\ndefer_transports = smtp relay\n", "\nrelay_transport"},
+        {"lmtp_tls_security_level = x\n", "could send in clear text: expected none", NULL},
+        {"tls_server_sni_maps = hash:/x\n", "could refuse mail: there is one certificate", NULL},
+        {"unknown_local_recipient_reject_code = 450\n", "could refuse mail: unknown names", NULL},
+        {"unknown_local_recipient_reject_code = 550\n", "always so here", "unknown names"},
+        {"mailbox_transport_maps = hash:/x\n", "could lose mail: mail of all users", NULL},
+        {"canonical_maps = hash:/x\n", "could lose mail: /x can't be read", NULL},
+        {"sender_canonical_maps = ldap:x\n", "could lose mail: ldap:x is no text file", NULL},
+        {"smtp_generic_maps = hash:/x\n", "could lose mail: addresses are not rewritten", NULL},
+        {"relocated_maps = hash:/x\n", "addresses are not rewritten", "could lose mail: addresses"},
+        {"smtp_tls_CApath = /etc/ssl/private-authorities\n", "could lose mail: the system's", NULL},
+        {"smtp_tls_CApath = /etc/ssl/certs\n", "the system's authorities count", "lose mail: the"},
+        {"smtpd_forbid_bare_newline = no\n", "could refuse mail: content with lone LF", NULL},
+        {"smtpd_forbid_bare_newline = reject\n", "always so here", "lone LF"},
+        {"smtpd_relay_restrictions = permit_tls_all_clientcerts, reject_unauth_destination\n",
+         "could refuse mail: certificates of clients give no rights", "that is so here"},
+        {"mynetworks_style = subnet\ncompatibility_level = 3.6\n",
+         "could refuse mail: Postfix may take the networks", NULL},
+        {"compatibility_level = 3.6\n", "\nlisten", "Postfix may take the networks"},
+        {"compatibility_level = 10\n", "\nlisten", "Postfix may take the networks"},
         {"not a parameter\n", "main.cf:1: (a line)", NULL},
     };
 
@@ -359,6 +394,12 @@ static void access_tables_of_all_clients_are_taken(void **unused)
            NULL, files, &out, &report);
     has_not(&out, "\nsender_access");
     has(&out, "could accept mail that Postfix refuses: not taken over: check_sender_access hash:");
+    import_report_fini(&report);
+    buf_fini(&out);
+    import("smtpd_sender_restrictions = permit_auth_destination,\n"
+           "  check_sender_access hash:/etc/postfix/senders\n",
+           NULL, files, &out, &report);
+    has_not(&out, "\nsender_access");
     import_report_fini(&report);
     buf_fini(&out);
     /* the names of two tables begin alike; what is logged only, and ETRN, refuse no mail */
