@@ -4,7 +4,7 @@
  *     smtpd, TLS from the first byte, logins only      submissions://HOST[:PORT]
  *     smtpd, logins only                               submission://HOST[:PORT]
  *     smtpd, logins allowed                            smtp://HOST:PORT auth=yes
- *     smtpd that gets mail back from content_filter    smtp://HOST:PORT filtered=yes
+ *     smtpd on loopback without content_filter         smtp://HOST:PORT filtered=yes
  *     other smtpd, postscreen                          smtp://HOST:PORT
  *     one that clients reach through a proxy           .. proxy=yes
  *
@@ -96,11 +96,20 @@ struct listener {
     const char *scheme, *options;
 };
 
-/* Can only clients on this machine connect to the listener? */
+/* Do the listener's clients connect through a proxy, with its header? */
+static bool is_proxied(struct main_cf *im, const struct listener *l)
+{
+    return postfix_value(&im->f, l->outer,
+                         is(l->outer->command, "postscreen")
+                             ? "postscreen_upstream_proxy_protocol"
+                             : "smtpd_upstream_proxy_protocol")[0] != '\0';
+}
+
+/* Can only clients on this machine connect to the listener? A proxy has others. */
 static bool is_on_loopback(struct main_cf *im, const struct listener *l)
 {
     struct slice rest = slice_string(postfix_value(&im->f, l->service, "inet_interfaces")), word;
-    bool all = l->host.len > 0 || rest.len > 0;
+    bool all = (l->host.len > 0 || rest.len > 0) && !is_proxied(im, l);
 
     rest = l->host.len > 0 ? l->host : rest;
     while (all && postfix_word(&rest, &word)) {
@@ -117,15 +126,6 @@ static const char *no_logins(const struct main_cf *im)
                               "(`sluice auth')"
            : !im->has_cert  ? "logins need tls_cert, which has no line"
                             : NULL;
-}
-
-/* Do the listener's clients connect through a proxy, with its header? */
-static bool is_proxied(struct main_cf *im, const struct listener *l)
-{
-    return postfix_value(&im->f, l->outer,
-                         is(l->outer->command, "postscreen")
-                             ? "postscreen_upstream_proxy_protocol"
-                             : "smtpd_upstream_proxy_protocol")[0] != '\0';
 }
 
 /* Determines scheme and options. Returns false if the listener must be left out, with a note. */
@@ -159,11 +159,22 @@ static bool choose_kind(struct main_cf *im, struct listener *l)
                     "only proxies in relay_networks may connect to this listener: set "
                     "smtpd_upstream_proxy_networks to the addresses of other ones");
     }
-    if (unfiltered) {
+    if (unfiltered && (only || !is_on_loopback(im, l))) {
+        import_lost(im, only ? DANGER_REFUSAL : DANGER_LOSS, l->place, &l->from,
+                    only ? "content_filter gets mail of this listener, too"
+                         : "content_filter gets mail of this listener, too. If it hands mail back "
+                           "here, mail goes round: let it connect to a loopback address, and add "
+                           "filtered=yes");
+    } else if (unfiltered) {
         l->options = " filtered=yes";
+        if (logins) {
+            import_lost(im, DANGER_OTHER, l->place, &l->from,
+                        "no logins on this listener, which content_filter hands mail back to");
+        }
+        return true;
     }
     if (logins && !only && may.logins && no_logins(im) == NULL) {
-        l->options = import_text(im, "%s auth=yes", l->options);
+        l->options = " auth=yes";
     } else if (logins && !only) {
         import_lost(im, DANGER_REFUSAL, l->place, &l->from,
                     may.logins
@@ -199,7 +210,8 @@ static void note_options(struct main_cf *im, const struct listener *l)
     for (size_t i = 0; i < l->service->option_count; i++) {
         const struct postfix_param *o = &l->service->options[i];
         const char *name = pool_string(&im->f.pool, o->name);
-        bool known = import_is_restriction(o->name) || (filtered && !logins);
+        bool known = import_is_restriction(o->name) || filtered ||
+                     (is(o->name, "content_filter") && o->value.len == 0); /* choose_kind */
 
         for (size_t k = 0; k < sizeof used / sizeof used[0]; k++) {
             known = known || is(o->name, used[k]);

@@ -461,6 +461,22 @@ static void services_become_listeners_and_transports(void **unused)
          "smtp_send_xforward_command=yes\n"
          "127.0.0.1:10025 inet n - n - - smtpd -o content_filter= -o mynetworks=127.0.0.0/8\n",
          "\nlisten = smtp://*:25 smtp://127.0.0.1:10025 filtered=yes\n", NULL},
+        /* filtered=yes takes filters and access tables from a listener */
+        {LOGINS "content_filter = amavis:[127.0.0.1]:10024\n",
+         "submission inet n - n - - smtpd -o smtpd_sasl_auth_enable=yes -o content_filter=\n"
+         "  -o smtpd_client_restrictions=permit_sasl_authenticated,reject\n",
+         "could refuse mail: content_filter gets mail of this listener, too\n", "filtered=yes"},
+        {"content_filter = amavis:[127.0.0.1]:10024\n",
+         "192.0.2.1:10025 inet n - n - - smtpd -o content_filter=\n",
+         "could lose mail: content_filter gets mail of this listener, too. If", "10025 filtered"},
+        {"content_filter = amavis:[127.0.0.1]:10024\n",
+         "127.0.0.1:10025 inet n - n - - smtpd -o content_filter=\n"
+         "  -o smtpd_upstream_proxy_protocol=haproxy\n",
+         "\nlisten = smtp://127.0.0.1:10025 proxy=yes\n", "10025 filtered"},
+        {LOGINS "content_filter = amavis:[127.0.0.1]:10024\nsmtpd_sasl_auth_enable = yes\n"
+                "inet_interfaces = loopback-only\ninet_protocols = ipv4\n",
+         "10025 inet n - n - - smtpd -o content_filter=\n",
+         "listen = smtp://127.0.0.1:10025 filtered=yes\n", "content_filter gets"},
         {"content_filter = amavis:[127.0.0.1]:10024\n",
          "amavis unix - - n - 2 smtp -o smtp_data_done_timeout=1200\n",
          "\namavis/*\n    agent=smtp\n    data_done_timeout=1200\n    process_limit=2\n", NULL},
