@@ -15,6 +15,7 @@
 #include "match.h"
 #include "nexthop.h"
 #include "param.h"
+#include "word_set.h"
 
 static bool is(struct slice text, const char *value)
 {
@@ -219,63 +220,81 @@ static void put_local(struct main_cf *im)
     put_aliases(im);
 }
 
+static struct word_set set_of(const char *list)
+{
+    struct slice rest = slice_string(list), word;
+    struct word_set set = {.count = 0};
+
+    while (postfix_word(&rest, &word)) {
+        word_set_add(&set, word);
+    }
+    return set;
+}
+
 /* Returns relay_domains, as a list of ours, without those of mydestination. By default Postfix
  * includes the subdomains of each. */
 static const char *relayed_domains(struct main_cf *im)
 {
-    const char *parents = postfix_value(&im->f, NULL, "parent_domain_matches_subdomains");
+    const char *parents = postfix_value(&im->f, NULL, "parent_domain_matches_subdomains"), *list;
     const struct postfix_param *p = postfix_find(&im->f, "relay_domains");
-    const char *local = import_kept(im, "mydestination"), *list, *all = "";
-    bool subdomains = strstr(parents, "relay_domains") != NULL;
+    struct word_set local, listed;
     struct slice rest, word;
+    struct buf all;
 
     if (p == NULL) {
         return "";
     }
     list = import_list(im, "relay_domains", import_place(im, "main.cf", p->line), p,
                        import_kept(im, "relay_domains"));
+    local = set_of(import_kept(im, "mydestination"));
+    listed = set_of(list);
+    import_begin_list(&all);
     rest = slice_string(list);
     while (postfix_word(&rest, &word)) {
         struct slice below = slice_string(import_text(im, ".%.*s", SLICE_ARGS(word)));
 
-        if (import_has_word(local, word)) {
+        if (word_set_find(&local, word) != NULL ||
+            word_set_find(&listed, word)->ptr != word.ptr) { /* is in the list before */
             continue;
         }
-        all = import_has_word(all, word) ? all : import_with_word(im, all, word);
-        if (subdomains && strchr(".$*", word.ptr[0]) == NULL && !import_has_word(list, below)) {
-            all = import_with_word(im, all, below);
+        import_add_word(&all, word);
+        if (strstr(parents, "relay_domains") != NULL && strchr(".$*", word.ptr[0]) == NULL &&
+            word_set_find(&listed, below) == NULL) {
+            import_add_word(&all, below);
         }
     }
-    return all;
+    word_set_fini(&local);
+    word_set_fini(&listed);
+    return import_end_list(im, &all);
 }
 
 /* Does a text table of transport_maps name each domain of the list? Then relay_transport does not
  * matter to these domains. */
 static bool all_routed(struct main_cf *im, const char *list)
 {
-    struct slice rest = slice_string(list), word, type, tables, table;
+    struct slice tables = slice_string(postfix_value(&im->f, NULL, "transport_maps"));
+    struct slice rest = slice_string(list), word, type, table;
+    struct word_set routed = {.count = 0};
+    bool all = true;
 
-    while (postfix_word(&rest, &word)) {
-        bool found = false;
+    while (postfix_word(&tables, &table)) {
+        const char *content =
+            postfix_content(&im->f, postfix_path(&im->f, postfix_table(table, &type)));
+        struct map_text text;
+        struct map_line line;
 
-        tables = slice_string(postfix_value(&im->f, NULL, "transport_maps"));
-        while (!found && postfix_word(&tables, &table)) {
-            const char *content =
-                postfix_content(&im->f, postfix_path(&im->f, postfix_table(table, &type)));
-            struct map_text text;
-            struct map_line line;
-
-            map_text_init(&text, slice_string(content == NULL ? "" : content));
-            while (!found && map_text_next(&text, &line)) {
-                found = slice_equal_nocase(line.key, word);
-            }
-            map_text_fini(&text);
+        map_text_init(&text, slice_string(content == NULL ? "" : content));
+        while (map_text_next(&text, &line)) {
+            word = slice_of(pool_string(&im->f.pool, line.key), line.key.len);
+            word_set_add(&routed, word);
         }
-        if (!found && word.ptr[0] != '.') {
-            return false;
-        }
+        map_text_fini(&text);
     }
-    return true;
+    while (all && postfix_word(&rest, &word)) {
+        all = word.ptr[0] == '.' || word_set_find(&routed, word) != NULL;
+    }
+    word_set_fini(&routed);
+    return all;
 }
 
 /* Adds the domains of virtual_mailbox_domains, next to those of relay_domains in `relayed`. */

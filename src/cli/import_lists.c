@@ -9,6 +9,8 @@
 #include "match.h"
 #include "param.h"
 
+#define LIST_MAX (64u << 20) /* bytes */
+
 static bool is(struct slice text, const char *value)
 {
     return slice_equal(text, slice_string(value));
@@ -31,6 +33,25 @@ bool import_is_database(struct slice type)
 const char *import_with_word(struct main_cf *im, const char *list, struct slice word)
 {
     return import_text(im, "%s%s%.*s", list, list[0] == '\0' ? "" : " ", SLICE_ARGS(word));
+}
+
+void import_begin_list(struct buf *list)
+{
+    buf_init(list, LIST_MAX);
+}
+
+void import_add_word(struct buf *list, struct slice word)
+{
+    (void)buf_add_string(list, buf_len(list) > 0 && word.len > 0 ? " " : ""); /* sticky */
+    (void)buf_add(list, word);
+}
+
+const char *import_end_list(struct main_cf *im, struct buf *list)
+{
+    const char *text = pool_string(&im->f.pool, buf_slice(list));
+
+    buf_fini(list);
+    return text;
 }
 
 bool import_has_word(const char *list, struct slice wanted)
@@ -69,7 +90,7 @@ void import_lose_table(struct main_cf *im, const char *name, const char *place,
 }
 
 /* Appends the elements of a file to the list: words, or with `keys` the first word of each line. */
-static const char *with_file(struct main_cf *im, const char *list, const char *content, bool keys)
+static void add_file(struct buf *list, const char *content, bool keys)
 {
     struct slice rest = slice_string(content);
     struct map_text text;
@@ -79,20 +100,30 @@ static const char *with_file(struct main_cf *im, const char *list, const char *c
     if (keys) {
         map_text_init(&text, rest);
         while (map_text_next(&text, &line)) {
-            list = import_with_word(im, list, line.key);
+            import_add_word(list, line.key);
         }
         map_text_fini(&text);
-        return list;
+        return;
     }
     while (rest.ptr != NULL) {
         struct slice one = slice_trim(slice_cut(&rest, '\n'));
 
         one.len = slice_find(one, '#') == 0 ? 0 : one.len;
         while (postfix_word(&one, &word)) {
-            list = import_with_word(im, list, word);
+            import_add_word(list, word);
         }
     }
-    return list;
+}
+
+/* Notes the words of a list that are left out, with one reason. */
+static void note_left_out(struct main_cf *im, const char *name, const char *place,
+                          const struct postfix_param *from, const char *words, const char *why)
+{
+    if (words[0] != '\0') {
+        import_lose(im, name, place, from,
+                    import_text(im, "%s %s left out%s", words,
+                                strchr(words, ' ') == NULL ? "is" : "are", why));
+    }
 }
 
 /* Returns the list without networks that contain one that a `!' excludes. */
@@ -100,8 +131,10 @@ static const char *without_excluded(struct main_cf *im, const char *list, const 
                                     const char *place, const struct postfix_param *from)
 {
     struct slice rest = slice_string(list), word, out, others;
-    const char *kept = "";
+    struct buf kept, dropped;
 
+    import_begin_list(&kept);
+    import_begin_list(&dropped);
     while (postfix_word(&rest, &word)) {
         struct cidr whole, part;
         bool contains = !cidr_parse(word, &whole);
@@ -112,31 +145,28 @@ static const char *without_excluded(struct main_cf *im, const char *list, const 
                        (part.bits >= whole.bits && cidr_match(&whole, part.address)) ||
                        (whole.bits >= part.bits && cidr_match(&part, whole.address));
         }
-        if (contains) {
-            import_lose(
-                im, "relay_networks", place, from,
-                import_text(im, "%.*s is left out, as a part of it is excluded: list the others",
-                            SLICE_ARGS(word)));
-        } else {
-            kept = import_with_word(im, kept, word);
-        }
+        import_add_word(contains ? &dropped : &kept, word);
     }
-    return kept;
+    note_left_out(im, "relay_networks", place, from, import_end_list(im, &dropped),
+                  ", as a part is excluded: list the others");
+    return import_end_list(im, &kept);
 }
 
-const char *import_list(struct main_cf *im, const char *name, const char *place,
-                        const struct postfix_param *from, const char *value)
+/* Puts the files and tables of a list in, and appends its words to *all, those after a `!' to
+ * *excluded. */
+static void flatten(struct main_cf *im, const char *name, const char *place,
+                    const struct postfix_param *from, const char *value, struct buf *all,
+                    struct buf *excluded)
 {
     const struct param *p = param_find(slice_string(name));
     struct slice rest = slice_string(value), word, type, bad;
-    const char *all = "", *excluded = "", *good = "";
 
     while (postfix_word(&rest, &word)) {
         bool negated = word.ptr[0] == '!';
         struct slice one = negated ? slice_skip(word, 1) : word, file = postfix_table(one, &type);
         bool is_cidr = is(type, "cidr") && one.len > type.len;
         bool is_file = one.len > 0 && one.ptr[0] == '/';
-        const char *content, *part;
+        const char *content;
 
         file = is_file ? one : is_cidr ? slice_skip(one, type.len + 1) : file;
         if (file.len == 0 && param_is_table(one) && slice_find(type, '.') == type.len &&
@@ -148,31 +178,50 @@ const char *import_list(struct main_cf *im, const char *name, const char *place,
         if (file.len > 0 && content == NULL) {
             import_lose(im, name, place, from,
                         import_text(im, "%.*s can't be read", SLICE_ARGS(file)));
-            continue;
-        }
-        part = file.len == 0 ? import_text(im, "%.*s", SLICE_ARGS(one))
-                             : with_file(im, "", content, !is_file);
-        if (negated) {
-            excluded = import_with_word(im, excluded, slice_string(part));
+        } else if (file.len > 0) {
+            add_file(negated ? excluded : all, content, !is_file);
         } else {
-            all = part[0] == '\0' ? all : import_with_word(im, all, slice_string(part));
+            import_add_word(negated ? excluded : all, one);
         }
     }
-    rest = slice_string(all);
-    while (postfix_word(&rest, &word)) {
-        struct slice unknown;
-        const char *expanded = postfix_expand(&im->f, NULL, word, false, &unknown);
+}
 
-        if (expanded != NULL && import_parses(p, expanded, &im->f.pool, &bad)) {
-            good = import_with_word(im, good, word);
-        } else {
-            import_lose(
-                im, name, place, from,
-                import_text(im, "%.*s is left out: %s", SLICE_ARGS(word),
-                            import_fault(im, name, import_text(im, "%.*s", SLICE_ARGS(word)))));
-        }
+const char *import_list(struct main_cf *im, const char *name, const char *place,
+                        const struct postfix_param *from, const char *value)
+{
+    const struct param *p = param_find(slice_string(name));
+    struct buf all, excluded, good, wrong;
+    struct slice rest, word, unknown, bad;
+    const char *list, *why = "";
+
+    import_begin_list(&all);
+    import_begin_list(&excluded);
+    import_begin_list(&good);
+    import_begin_list(&wrong);
+    flatten(im, name, place, from, value, &all, &excluded);
+    if (all.failed || excluded.failed) {
+        import_lose(im, name, place, from, "the list is left out: it is longer than 64 MiB");
+        buf_clear(&all);
+        buf_clear(&excluded);
     }
-    return excluded[0] == '\0' ? good : without_excluded(im, good, excluded, place, from);
+    rest = buf_slice(&all);
+    while (postfix_word(&rest, &word)) {
+        const char *expanded = postfix_expand(&im->f, NULL, word, false, &unknown);
+        bool valid = expanded != NULL && import_parses(p, expanded, &im->f.pool, &bad);
+
+        if (!valid && buf_len(&wrong) == 0) {
+            why = import_fault(im, name, pool_string(&im->f.pool, word));
+        }
+        import_add_word(valid ? &good : &wrong, word);
+    }
+    buf_fini(&all);
+    note_left_out(im, name, place, from, import_end_list(im, &wrong), import_text(im, ": %s", why));
+    list = import_end_list(im, &good);
+    if (buf_len(&excluded) > 0) {
+        list = without_excluded(im, list, buf_cstr(&excluded), place, from);
+    }
+    buf_fini(&excluded);
+    return list;
 }
 
 /* Returns the elements of a list of tables that our parameter can read; notes others as lost. */

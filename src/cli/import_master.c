@@ -461,7 +461,7 @@ const char *import_smtp_transports(struct main_cf *im)
 {
     const char *names = "smtp relay";
 
-    for (size_t i = 0; i < im->f.service_count; i++) {
+    for (size_t i = 0; im->smtp_transports == NULL && i < im->f.service_count; i++) {
         const struct postfix_service *s = im->f.services[i];
 
         if (is(s->command, "smtp") && !is(s->name, "smtp") && !is(s->name, "relay") &&
@@ -469,7 +469,8 @@ const char *import_smtp_transports(struct main_cf *im)
             names = import_with_word(im, names, s->name);
         }
     }
-    return names;
+    im->smtp_transports = im->smtp_transports != NULL ? im->smtp_transports : names;
+    return im->smtp_transports;
 }
 
 /* A clause that is being made. */

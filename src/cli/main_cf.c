@@ -87,6 +87,9 @@ const char *import_fault(struct main_cf *im, const char *name, const char *value
     struct buf why;
 
     p = p != NULL ? p : param_find_override(slice_string(name), &transport);
+    if (strlen(name) + strlen(value) > CONF_LINE_MAX - sizeof " = ") {
+        return "the line would be longer than 65536 bytes";
+    }
     if (p == NULL || (strcmp(p->unit, "raw") != 0 && expanded == NULL) ||
         strpbrk(value, "\r\n") != NULL) {
         return "there is nothing like it here";

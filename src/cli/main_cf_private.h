@@ -39,9 +39,10 @@ struct main_cf {
     /* ---- of this round */
     const struct postfix_service *mx; /* service of port 25; NULL: none */
     bool networks_may_relay;          /* clients of mynetworks, without conditions */
-    bool has_cert, has_dovecot; /* lines tls_cert and auth_dovecot exist */
-    bool has_local;             /* local_domains is not empty */
-    const char *access;         /* elements of all access tables that are taken over */
+    bool has_cert, has_dovecot;       /* lines tls_cert and auth_dovecot exist */
+    bool has_local;                   /* local_domains is not empty */
+    const char *smtp_transports;      /* NULL: not made yet */
+    const char *access;               /* elements of all access tables that are taken over */
 };
 
 /* Returns "main.cf:LINE" or "master.cf:LINE"; from the pool. */
@@ -98,8 +99,14 @@ const char *import_list(struct main_cf *im, const char *name, const char *place,
 /* Is the network, or the address, a part of this machine's loopback networks? */
 bool import_is_loopback(struct slice network);
 
-/* Returns the list with one more word. */
+/* Returns the list with one more word. For short lists: the list is copied. */
 const char *import_with_word(struct main_cf *im, const char *list, struct slice word);
+
+/* Begins a list, whose words import_add_word appends, and returns it. The error of *list is
+ * sticky. */
+void import_begin_list(struct buf *list);
+void import_add_word(struct buf *list, struct slice word);
+const char *import_end_list(struct main_cf *im, struct buf *list);
 
 /* Has the list this word, in any case? */
 bool import_has_word(const char *list, struct slice wanted);

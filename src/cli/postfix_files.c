@@ -231,6 +231,7 @@ void postfix_files_fini(struct postfix_files *f)
 {
     mem_free(f->params);
     mem_free(f->services);
+    mem_free(f->files);
     pool_fini(&f->pool);
 }
 
@@ -487,12 +488,23 @@ const char *postfix_content(struct postfix_files *f, const char *path)
     const char *content = NULL;
     struct buf text;
 
+    for (size_t i = 0; path != NULL && i < f->file_count; i++) {
+        if (strcmp(f->files[i].path, path) == 0) {
+            return f->files[i].content;
+        }
+    }
+    if (path == NULL) {
+        return NULL;
+    }
     buf_init(&text, POSTFIX_FILE_MAX);
-    if (path != NULL && f->read(f->arg, path, POSTFIX_FILE_MAX, &text) == 0 &&
+    if (f->read(f->arg, path, POSTFIX_FILE_MAX, &text) == 0 &&
         slice_find(buf_slice(&text), '\0') == buf_len(&text)) {
         content = pool_string(&f->pool, buf_slice(&text));
     }
     buf_fini(&text);
+    f->files = mem_grow(f->files, f->file_count, &f->file_size, sizeof *f->files);
+    f->files[f->file_count++] =
+        (struct postfix_file){pool_string(&f->pool, slice_string(path)), content};
     return content;
 }
 

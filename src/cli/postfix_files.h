@@ -38,6 +38,11 @@ struct postfix_service {
     size_t option_count;
 };
 
+/* A file that was read. */
+struct postfix_file {
+    const char *path, *content; /* from the pool; NULL: not readable */
+};
+
 /* Reads a file: appends all of `path` to *out. Returns 0 or a negative errno. */
 typedef int postfix_read(void *arg, const char *path, size_t max, struct buf *out);
 
@@ -51,6 +56,8 @@ struct postfix_files {
     size_t param_count;
     struct postfix_service **services; /* owned array; its elements are from the pool */
     size_t service_count;
+    struct postfix_file *files; /* owned; all that postfix_content was called for */
+    size_t file_count, file_size;
     unsigned bad_line; /* first line of main.cf that is no parameter; 0: none */
     bool has_master;   /* true if there is a master.cf */
     bool in_mydomain;  /* true while the default of mydomain is made of myhostname */
@@ -97,7 +104,8 @@ bool postfix_group(struct slice word, struct slice *ret_inside);
  * file of that name next to main.cf if a copy of /etc/postfix is imported. NULL: not readable. */
 const char *postfix_path(struct postfix_files *f, struct slice path);
 
-/* Returns the content of a file that `postfix_path` found, from the pool; NULL: not readable. */
+/* Returns the content of a file that `postfix_path` found, which is read once; NULL: not
+ * readable. */
 const char *postfix_content(struct postfix_files *f, const char *path);
 
 /* Returns the absolute path of a Unix socket, whose relative paths start at the queue directory, as

@@ -6,19 +6,22 @@
 
 #include "main_cf.h"
 
+#define FILES_MAX 12
+
+static unsigned reads; /* of files other than main.cf and master.cf that exist */
+
 /* Files of a world without a disk: "NAME" and text, alternately, ended by NULL. */
 static int read_here(void *arg, const char *path, size_t max, struct buf *out)
 {
     (void)max;
     for (const char *const *file = arg; *file != NULL; file += 2) {
         if (strcmp(file[0], path) == 0) {
+            reads += strstr(path, ".cf") == NULL;
             return buf_add_string(out, file[1]) ? 0 : -EFBIG;
         }
     }
     return -ENOENT;
 }
-
-#define FILES_MAX 12
 
 /* Imports a main.cf, a master.cf (NULL: a usual one) and other files. */
 static void import(const char *main_cf, const char *master_cf, const char *const *others,
@@ -33,7 +36,7 @@ static void import(const char *main_cf, const char *master_cf, const char *const
     for (size_t i = 0; others != NULL && others[i] != NULL; i++) {
         files[n++] = others[i];
     }
-    buf_init(out, 1 << 20);
+    buf_init(out, 4 << 20);
     assert_int_equal(main_cf_import("/etc/postfix", &world, out, ret_report), 0);
 }
 
@@ -144,6 +147,8 @@ static void each_parameter_becomes_a_line_or_a_note(void **unused)
          "\nrelay_networks = 127.0.0.0/8 [::1]/128 10.0.0.0/8\n", NULL},
         {"mynetworks = 127.0.0.0/8, 10.0.0.0/8, !10.1.0.0/16\n", "\nrelay_networks = 127.0.0.0/8\n",
          NULL},
+        {"mynetworks = 10.0.0.0/8, x.example, y.example\n",
+         "x.example y.example are left out: expected", "y.example is"},
         {"mynetworks = 127.0.0.0/8, office.example\n", "office.example is left out", NULL},
         {"smtp_sasl_password_maps = hash:/etc/postfix/sasl\n", "Postfix does not log in either",
          "relay_auth ="},
@@ -306,6 +311,46 @@ static void files_are_read(void **unused)
         }
         import_report_fini(&report);
         buf_fini(&out);
+    }
+}
+
+/* Appends lines with a number each. */
+static void add_lines(struct buf *text, const char *before, const char *after, unsigned count)
+{
+    buf_init(text, 4 << 20);
+    for (unsigned i = 0; i < count; i++) {
+        assert_true(buf_addf(text, "%s%u%s\n", before, i, after));
+    }
+}
+
+/* Thousands of domains, routes and policies take time in proportion to their number. */
+static void long_lists_are_read_once(void **unused)
+{
+    static const unsigned counts[] = {1500, 40000};
+    struct import_report report;
+    struct buf out, domains, policies;
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(counts); i++) {
+        const char *files[] = {"/etc/postfix/domains", NULL, "/etc/postfix/policies", NULL, NULL};
+
+        add_lines(&domains, "d", ".example.com slow:[192.0.2.1]", counts[i]);
+        add_lines(&policies, "p", ".example.com encrypt", counts[i] / 10);
+        files[1] = buf_cstr(&domains);
+        files[3] = buf_cstr(&policies);
+        reads = 0;
+        import("relay_domains = hash:domains\ntransport_maps = hash:domains\n"
+               "virtual_mailbox_domains = v.example\nvirtual_transport = lmtp:[127.0.0.1]:24\n"
+               "smtp_tls_policy_maps = hash:policies\n",
+               "smtp inet n - n - - smtpd\nslow unix - - n - - smtp\n", files, &out, &report);
+        assert_int_equal(reads, 2);
+        has(&out, "\nslow/p149.example.com\n    tls_security_level=encrypt\n");
+        has(&out, i == 0 ? ".d1498.example.com d1499.example.com .d1499.example.com v.example\n"
+                         : "could refuse mail: the line would be longer than 65536 bytes");
+        import_report_fini(&report);
+        buf_fini(&out);
+        buf_fini(&domains);
+        buf_fini(&policies);
     }
 }
 
@@ -680,7 +725,7 @@ static void what_the_check_refuses_is_left_out(void **unused)
 }
 
 UNIT_MAIN(cmocka_unit_test(each_parameter_becomes_a_line_or_a_note),
-          cmocka_unit_test(files_are_read),
+          cmocka_unit_test(files_are_read), cmocka_unit_test(long_lists_are_read_once),
           cmocka_unit_test(networks_relay_only_where_postfix_lets_them),
           cmocka_unit_test(access_tables_of_all_clients_are_taken),
           cmocka_unit_test(services_become_listeners_and_transports),
