@@ -329,13 +329,15 @@ static void put_hosted(struct main_cf *im, const char *relayed)
         }
         return;
     }
-    if (!import_put(im, "relay_domains",
+    why = import_why_not(im, "relay_transport", transport);
+    if (why != NULL ||
+        !import_put(im, "relay_domains",
                     import_text(im, "%s%s%s", relayed, relayed[0] == '\0' ? "" : " ", hosted),
-                    place, p, &why) ||
-        !import_put(im, "relay_transport", transport, place, p, &why)) {
+                    place, p, &why)) {
         import_lose(im, "relay_domains", place, p, why);
         return;
     }
+    (void)import_put(im, "relay_transport", transport, place, p, &why); /* passed before */
     import_fine(im, IMPORT_TRANSLATED, place, p, "");
     if (relayed[0] != '\0') {
         import_lost(im, DANGER_ACCEPT, place, p,

@@ -192,7 +192,7 @@ static void choose_chain(struct main_cf *im, const char *value, const char **ret
 void import_certificate(struct main_cf *im)
 {
     struct postfix_param room;
-    const char *place, *why = "", *cert, *key;
+    const char *place, *why, *cert, *key;
     const char *chain = postfix_value(&im->f, NULL, "smtpd_tls_chain_files");
     const struct postfix_param *p = import_param_or(
         im, chain[0] != '\0' ? "smtpd_tls_chain_files" : "smtpd_tls_cert_file", &room, &place);
@@ -206,10 +206,9 @@ void import_certificate(struct main_cf *im)
     if (cert[0] == '\0' || strcmp(cert, "none") == 0) {
         return;
     }
-    if (import_refused(im, "tls_key") != NULL) {
-        import_lose(im, "tls_cert", place, p, import_refused(im, "tls_key"));
-    } else if (!import_put(im, "tls_cert", cert, place, p, &why) ||
-               (strcmp(key, cert) != 0 && !import_put(im, "tls_key", key, place, p, &why))) {
+    why = import_why_not(im, "tls_key", key);
+    if (why != NULL || !import_put(im, "tls_cert", cert, place, p, &why) ||
+        (strcmp(key, cert) != 0 && !import_put(im, "tls_key", key, place, p, &why))) {
         import_lose(im, "tls_cert", place, p, why);
     } else {
         im->has_cert = true;

@@ -107,12 +107,18 @@ const char *import_fault(struct main_cf *im, const char *name, const char *value
     return fault;
 }
 
-bool import_put(struct main_cf *im, const char *name, const char *value, const char *place,
-                const struct postfix_param *from, const char **ret_why)
+const char *import_why_not(struct main_cf *im, const char *name, const char *value)
 {
     const char *why = import_refused(im, name);
 
-    why = why != NULL ? why : import_fault(im, name, value);
+    return why != NULL ? why : import_fault(im, name, value);
+}
+
+bool import_put(struct main_cf *im, const char *name, const char *value, const char *place,
+                const struct postfix_param *from, const char **ret_why)
+{
+    const char *why = import_why_not(im, name, value);
+
     if (why != NULL) {
         *ret_why = why;
         return false;

@@ -55,6 +55,9 @@ const char *import_text(struct main_cf *im, const char *format, ...)
 /* Returns the reason why the whole configuration can't have this line; NULL: it can. */
 const char *import_refused(const struct main_cf *im, const char *name);
 
+/* Returns the reason why there can't be the line "name = value"; NULL: there can. */
+const char *import_why_not(struct main_cf *im, const char *name, const char *value);
+
 /* Adds the line "name = value" of our configuration, which is made of the setting. Returns false if
  * its parser refuses the value, or the check did: *ret_why is the reason. */
 bool import_put(struct main_cf *im, const char *name, const char *value, const char *place,

@@ -663,10 +663,11 @@ static void decisions_come_worst_first(void **unused)
     buf_fini(&out);
 }
 
-/* Refuses relayhost, one of two listeners, and a file that a table parameter names. */
+/* Refuses relayhost, relay_transport, one of two listeners, and a file that a table parameter
+ * names. */
 static bool check_here(struct slice text, struct buf *ret_faults)
 {
-    static const char *const bad[] = {"relayhost = ", "smtp://192.0.2.1:25"};
+    static const char *const bad[] = {"relayhost = ", "relay_transport = ", "smtp://192.0.2.1:25"};
     struct slice rest = text;
     unsigned line = 0;
     bool ok = true;
@@ -694,7 +695,8 @@ static void what_the_check_refuses_is_left_out(void **unused)
 {
     const char *files[] = {"/etc/postfix/main.cf",
                            "inet_interfaces = 192.0.2.1 127.0.0.1\nrelayhost = [a]\n"
-                           "transport_maps = hash:transport\n",
+                           "transport_maps = hash:transport\n"
+                           "virtual_mailbox_domains = b.example\nvirtual_transport = nosuch\n",
                            "/etc/postfix/master.cf",
                            "smtp inet n - n - - smtpd\n",
                            "/etc/postfix/transport",
@@ -715,7 +717,9 @@ static void what_the_check_refuses_is_left_out(void **unused)
     has(&out, "could refuse mail: smtp://192.0.2.1:25 is left out");
     has(&out, "could lose mail: relayhost =  is bad");
     has(&out, "could lose mail: /etc/postfix/transport:1:5: error: no such thing");
+    has(&out, "could refuse mail: relay_transport =  is bad");
     has_not(&out, "\nrelayhost");
+    has_not(&out, "\nrelay_domains");
     has_not(&out, "\ntransport_maps");
     import_report_fini(&report);
     buf_clear(&out);
