@@ -89,8 +89,9 @@ void import_lose_table(struct main_cf *im, const char *name, const char *place,
                                   SLICE_ARGS(table)));
 }
 
-/* Appends the elements of a file to the list: words, or with `keys` the first word of each line. */
-static void add_file(struct buf *list, const char *content, bool keys)
+/* Appends the elements of a file to the list: words, or with `keys` the first word of each line.
+ * Returns the reason of an early end; NULL: none. */
+static const char *add_file(struct buf *list, const char *content, bool keys)
 {
     struct slice rest = slice_string(content);
     struct map_text text;
@@ -103,7 +104,7 @@ static void add_file(struct buf *list, const char *content, bool keys)
             import_add_word(list, line.key);
         }
         map_text_fini(&text);
-        return;
+        return text.error;
     }
     while (rest.ptr != NULL) {
         struct slice one = slice_trim(slice_cut(&rest, '\n'));
@@ -113,6 +114,7 @@ static void add_file(struct buf *list, const char *content, bool keys)
             import_add_word(list, word);
         }
     }
+    return NULL;
 }
 
 /* Notes the words of a list that are left out, with one reason. */
@@ -179,7 +181,12 @@ static void flatten(struct main_cf *im, const char *name, const char *place,
             import_lose(im, name, place, from,
                         import_text(im, "%.*s can't be read", SLICE_ARGS(file)));
         } else if (file.len > 0) {
-            add_file(negated ? excluded : all, content, !is_file);
+            const char *why = add_file(negated ? excluded : all, content, !is_file);
+
+            if (why != NULL) {
+                import_lose(im, name, place, from,
+                            import_text(im, "%.*s is read in part: %s", SLICE_ARGS(file), why));
+            }
         } else {
             import_add_word(negated ? excluded : all, one);
         }

@@ -394,9 +394,36 @@ static void put_policy(struct main_cf *im, const struct postfix_param *p, const 
                                 refused != NULL ? refused : "", first));
         return;
     }
+    im->policies++;
     import_line(im->report, first,
                 import_text(im, "%s\n    tls_security_level=%.*s", patterns, SLICE_ARGS(level)),
                 place, p->name, p->value);
+}
+
+/* Returns the reason why a table of TLS policies is not read to its end; NULL: it is. */
+static const char *put_table(struct main_cf *im, const struct postfix_param *p, const char *place,
+                             const char *content)
+{
+    struct slice rest = slice_string(import_smtp_transports(im)), word;
+    size_t room = CONF_CLAUSES_MAX - POSTFIX_SERVICES_MAX, transports = 0;
+    const char *why = NULL;
+    struct map_text text;
+    struct map_line line;
+
+    while (postfix_word(&rest, &word)) {
+        transports++;
+    }
+    map_text_init(&text, slice_string(content));
+    while (why == NULL && map_text_next(&text, &line)) {
+        if (im->policies == room / transports) {
+            why = import_text(im, "there is no room for more than %zu lines", im->policies);
+        } else {
+            put_policy(im, p, place, &line);
+        }
+    }
+    why = why != NULL ? why : text.error;
+    map_text_fini(&text);
+    return why;
 }
 
 static void put_policies(struct main_cf *im, const struct postfix_param *p, const char *place,
@@ -407,19 +434,18 @@ static void put_policies(struct main_cf *im, const struct postfix_param *p, cons
     while (postfix_word(&rest, &word)) {
         const char *content =
             postfix_content(&im->f, postfix_path(&im->f, postfix_table(word, &type)));
-        struct map_text text;
-        struct map_line line;
+        const char *why;
 
         if (content == NULL) {
             im->report->hold_outgoing = true;
             import_lose_table(im, "smtp_tls_security_level", place, p, word);
             continue;
         }
-        map_text_init(&text, slice_string(content));
-        while (map_text_next(&text, &line)) {
-            put_policy(im, p, place, &line);
+        why = put_table(im, p, place, content);
+        if (why != NULL) {
+            import_lose(im, "smtp_tls_security_level", place, p,
+                        import_text(im, "%.*s is read in part: %s", SLICE_ARGS(word), why));
         }
-        map_text_fini(&text);
         import_fine(im, IMPORT_TRANSLATED, place, p, "");
     }
 }

@@ -292,11 +292,17 @@ static void note_unknown(struct main_cf *im)
 static void import_round(struct main_cf *im)
 {
     import_find_mx(im);
-    if (im->f.bad_line != 0) {
-        const struct postfix_param bad = {.name = SLICE("(a line)"), .value = SLICE("")};
+    for (size_t i = 0; i < im->f.fault_count; i++) {
+        const struct postfix_fault *fault = &im->f.faults[i];
+        const struct postfix_param from = {.name = fault->name, .value = SLICE("")};
+        const char *place = import_place(im, fault->file, fault->line);
 
-        import_lost(im, DANGER_OTHER, import_place(im, "main.cf", im->f.bad_line), &bad,
-                    "is no parameter and was passed over");
+        if (fault->is_limit) {
+            im->report->hold_outgoing = true;
+            import_lost(im, DANGER_LOSS, place, &from, fault->why);
+        } else {
+            import_lose(im, pool_string(&im->f.pool, fault->name), place, &from, fault->why);
+        }
     }
     import_certificate(im);
     import_dovecot(im);
@@ -386,10 +392,11 @@ static bool reject_fault(struct rejections *r, const struct import_report *repor
                                              : reject(r, slice_string(line->name), why);
 }
 
-/* Checks the result of a round. Returns true if lines were rejected, so that another round is
- * due. */
+/* Checks the result of a round, perhaps the last. Returns true if lines were rejected, so that
+ * another round is due. */
 static bool reject_faults(struct rejections *r, struct import_report *report,
-                          const struct main_cf_world *world, const char *source, struct slice text)
+                          const struct main_cf_world *world, const char *source, struct slice text,
+                          bool is_last)
 {
     const struct postfix_param whole = {.name = SLICE("config check"), .value = SLICE("")};
     struct slice rest;
@@ -409,7 +416,8 @@ static bool reject_faults(struct rejections *r, struct import_report *report,
             again = reject_fault(r, report, world, source, fault) || again;
         }
     }
-    if (!again) { /* nothing that can be left out explains the faults */
+    again = again && !is_last;
+    if (!again) { /* nothing that can be left out explains the faults, or there are too many */
         import_note(report, IMPORT_LOST, DANGER_LOSS, source, whole.name, whole.value,
                     buf_cstr(&faults));
     }
@@ -441,7 +449,8 @@ int main_cf_import(const char *path, const struct main_cf_world *world, struct b
             buf_clear(out);
             import_round(&im);
             import_print(ret_report, path, out);
-            again = reject_faults(rejections, ret_report, world, path, buf_slice(out));
+            again = reject_faults(rejections, ret_report, world, path, buf_slice(out),
+                                  round == ROUNDS_MAX - 1);
             buf_clear(out);
             import_print(ret_report, path, out); /* with faults that nothing explains */
         }

@@ -49,9 +49,26 @@ static struct slice keep(struct postfix_files *f, struct slice s)
 
 /* ---- main.cf -------------------------------------------------------------------------------- */
 
+/* Keeps a fault; of those with one reason and without a name of a parameter, the first. */
+static void add_fault(struct postfix_files *f, const char *file, struct slice name, unsigned line,
+                      const char *why, bool is_limit)
+{
+    for (size_t i = 0; i < f->fault_count; i++) {
+        if (f->faults[i].why == why && slice_equal(f->faults[i].name, name)) {
+            return;
+        }
+    }
+    f->faults = mem_grow(f->faults, f->fault_count, &f->fault_size, sizeof *f->faults);
+    f->faults[f->fault_count++] = (struct postfix_fault){file, keep(f, name), line, why, is_limit};
+}
+
 static void add_param(struct postfix_files *f, const struct item *item, size_t *size)
 {
     if (f->param_count == POSTFIX_PARAMS_MAX) {
+        add_fault(f, "main.cf", SLICE("(a line)"), item->line,
+                  "there are more than 10000 parameters: this one and those after it were passed "
+                  "over",
+                  true);
         return;
     }
     for (size_t i = 0; i < f->param_count; i++) {
@@ -75,8 +92,11 @@ static void read_main(struct postfix_files *f, struct slice text)
     for (grammar_next(&g, &item); item.kind != ITEM_END; grammar_next(&g, &item)) {
         if (item.kind == ITEM_PARAMETER) {
             add_param(f, &item, &size);
-        } else if (f->bad_line == 0) {
-            f->bad_line = item.line;
+        } else if (item.kind == ITEM_BAD && item.name.len > 0) {
+            add_fault(f, "main.cf", item.name, item.line, item.error, false);
+        } else {
+            add_fault(f, "main.cf", SLICE("(a line)"), item.line,
+                      "is no parameter and was passed over", false);
         }
     }
     grammar_fini(&g);
@@ -91,7 +111,11 @@ static void add_option(struct postfix_files *f, struct postfix_service *s, struc
 
     (void)postfix_group(word, &word); /* else the word itself */
     name = slice_trim(slice_cut(&word, '='));
-    if (word.ptr != NULL && s->option_count < POSTFIX_OPTIONS_MAX) {
+    if (word.ptr != NULL && s->option_count == POSTFIX_OPTIONS_MAX) {
+        add_fault(f, "master.cf", s->name, s->line,
+                  "the service has more than 100 options -o: those after them were passed over",
+                  true);
+    } else if (word.ptr != NULL) {
         s->options[s->option_count++] = (struct postfix_param){
             .name = keep(f, name), .value = keep(f, slice_trim(word)), .line = s->line};
     }
@@ -148,6 +172,9 @@ static void add_service(struct postfix_files *f, struct slice text, unsigned lin
         }
     }
     if (f->service_count == POSTFIX_SERVICES_MAX) {
+        add_fault(f, "master.cf", SLICE("(a line)"), line,
+                  "there are more than 1000 services: this one and those after it were passed over",
+                  true);
         return;
     }
     s = pool_new(&f->pool, sizeof *s);
@@ -232,6 +259,7 @@ void postfix_files_fini(struct postfix_files *f)
     mem_free(f->params);
     mem_free(f->services);
     mem_free(f->files);
+    mem_free(f->faults);
     pool_fini(&f->pool);
 }
 

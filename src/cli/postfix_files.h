@@ -38,6 +38,15 @@ struct postfix_service {
     size_t option_count;
 };
 
+/* A part of main.cf or master.cf that was passed over. */
+struct postfix_fault {
+    const char *file;  /* "main.cf" or "master.cf" */
+    struct slice name; /* of the parameter; else "(a line)" or the service's name; from the pool */
+    unsigned line;
+    const char *why;
+    bool is_limit; /* true if later parts were passed over, too */
+};
+
 /* A file that was read. */
 struct postfix_file {
     const char *path, *content; /* from the pool; NULL: not readable */
@@ -58,9 +67,10 @@ struct postfix_files {
     size_t service_count;
     struct postfix_file *files; /* owned; all that postfix_content was called for */
     size_t file_count, file_size;
-    unsigned bad_line; /* first line of main.cf that is no parameter; 0: none */
-    bool has_master;   /* true if there is a master.cf */
-    bool in_mydomain;  /* true while the default of mydomain is made of myhostname */
+    struct postfix_fault *faults; /* owned */
+    size_t fault_count, fault_size;
+    bool has_master;  /* true if there is a master.cf */
+    bool in_mydomain; /* true while the default of mydomain is made of myhostname */
 };
 
 /* Reads main.cf and master.cf; `path` is the directory or a main.cf, and a missing master.cf is no

@@ -195,13 +195,26 @@ static void parameter(struct grammar *g, size_t name_len, size_t equals, struct 
     }
     g->in_clause = false;
     if (g->value.failed) {
-        unsigned first = ret_item->line;
+        struct item whole = *ret_item;
 
         bad(g, 0, "the value is longer than 65536 bytes", ret_item);
-        ret_item->line = first;
+        ret_item->line = whole.line;
+        ret_item->name = whole.name;
         return;
     }
     ret_item->value = buf_slice(&g->value);
+}
+
+/* Returns the name of a parameter that a line begins with; empty: it begins with something else. */
+static struct slice parameter_name(struct slice line, size_t *ret_equals)
+{
+    size_t len = 0;
+
+    while (len < line.len && is_name_byte(line.ptr[len])) {
+        len++;
+    }
+    *ret_equals = skip_blanks(line, len);
+    return slice_of(line.ptr, *ret_equals < line.len && line.ptr[*ret_equals] == '=' ? len : 0);
 }
 
 /* Reads `PARAMname = value`, which may stand between lines of a clause. */
@@ -234,21 +247,18 @@ static bool is_include(struct slice line)
 /* Determines the kind of a line that starts in column 1, and reads its first item. */
 static void opening_line(struct grammar *g, struct item *ret_item)
 {
-    size_t name_len = 0;
+    size_t equals;
+    struct slice name = parameter_name(g->line, &equals);
 
     if (slice_starts_nocase(g->line, SLICE("PARAM"))) {
         param_line(g, ret_item);
         return;
     }
-    while (name_len < g->line.len && is_name_byte(g->line.ptr[name_len])) {
-        name_len++;
-    }
-    size_t equals = skip_blanks(g->line, name_len);
     if (equals < g->line.len && g->line.ptr[equals] == '=') {
-        if (name_len == 0) {
+        if (name.len == 0) {
             bad(g, 0, "`=' without a name before it", ret_item);
         } else {
-            parameter(g, name_len, equals, ret_item);
+            parameter(g, name.len, equals, ret_item);
         }
         return;
     }
@@ -288,7 +298,10 @@ void grammar_next(struct grammar *g, struct item *ret_item)
             continue;
         }
         if (g->line.len > CONF_LINE_MAX) {
+            size_t equals;
+
             bad(g, 0, "the line is longer than 65536 bytes", ret_item);
+            ret_item->name = parameter_name(g->line, &equals);
             return;
         }
         if (!is_blank(g->line.ptr[0])) {

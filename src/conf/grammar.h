@@ -32,7 +32,8 @@ enum item_kind {
     ITEM_CLAUSE,     /* has the pattern as name */
     ITEM_VALUE,      /* has name and value, of the last clause */
     ITEM_FLAG,       /* has name, of the last clause */
-    ITEM_BAD,        /* has error; the rest of the line is ignored */
+    ITEM_BAD,        /* has error, and the name of a parameter that is too long; the rest of the
+                      * line is ignored */
 };
 
 struct item {

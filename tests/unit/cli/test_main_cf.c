@@ -347,11 +347,112 @@ static void long_lists_are_read_once(void **unused)
         has(&out, "\nslow/p149.example.com\n    tls_security_level=encrypt\n");
         has(&out, i == 0 ? ".d1498.example.com d1499.example.com .d1499.example.com v.example\n"
                          : "could refuse mail: the line would be longer than 65536 bytes");
+        has(&out, i == 0 ? "slow/p149" : "is read in part: there is no room for more than 3000 l");
         import_report_fini(&report);
         buf_fini(&out);
         buf_fini(&domains);
         buf_fini(&policies);
     }
+}
+
+/* Limits of this import are no silent ones. */
+static void parts_that_are_passed_over_are_noted(void **unused)
+{
+    static const struct {
+        const char *start, *before, *after;
+        unsigned count;
+        bool in_master;
+        const char *want;
+    } cases[] = {
+        {"mydestination = a.example,\n", " d", ".example.com", 6000, false,
+         "# main.cf:1: mydestination = \n#   could refuse mail: the value is longer"},
+        {"", "x", " = y", 10001, false,
+         "# main.cf:10001: (a line) = \n#   could lose mail: there are more than 10000 parameters"},
+        {"", "x", " unix - - n - - lmtp", 1001, true,
+         "# master.cf:1001: (a line) = \n#   could lose mail: there are more than 1000 services"},
+        {"smtp inet n - n - - smtpd\n", " -o x", "=y", 101, true,
+         "# master.cf:1: smtp = \n#   could lose mail: the service has more than 100 options"},
+    };
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct import_report report;
+        struct buf out, lines, text;
+
+        add_lines(&lines, cases[i].before, cases[i].after, cases[i].count);
+        buf_init(&text, 4 << 20);
+        assert_true(buf_addf(&text, "%s%s", cases[i].start, buf_cstr(&lines)));
+        import(cases[i].in_master ? "" : buf_cstr(&text),
+               cases[i].in_master ? buf_cstr(&text) : NULL, NULL, &out, &report);
+        has(&out, cases[i].want);
+        import_report_fini(&report);
+        buf_fini(&out);
+        buf_fini(&lines);
+        buf_fini(&text);
+    }
+    { /* tables end early at a line that is too long */
+        static const char *const wants[] = {
+            "could refuse mail: /etc/postfix/long is read in part: the line is longer",
+            "could send in clear text: hash:/etc/postfix/long is read in part: the line is longer"};
+        const char *files[] = {"/etc/postfix/long", NULL, NULL};
+        struct import_report report;
+        struct buf out, lines;
+
+        add_lines(&lines, " d", ".example.com", 6000);
+        lines.ptr[0] = 'x';
+        files[1] = buf_cstr(&lines);
+        import("relay_domains = hash:/etc/postfix/long\n"
+               "smtp_tls_policy_maps = hash:/etc/postfix/long\n",
+               NULL, files, &out, &report);
+        for (size_t i = 0; i < COUNT(wants); i++) {
+            has(&out, wants[i]);
+        }
+        import_report_fini(&report);
+        buf_fini(&out);
+        buf_fini(&lines);
+    }
+}
+
+/* Refuses each line of a TLS policy, but one in each round. */
+static bool check_slowly(struct slice text, struct buf *ret_faults)
+{
+    struct slice rest = text;
+
+    for (unsigned line = 1; rest.len > 0; line++) {
+        if (slice_starts(slice_cut(&rest, '\n'), SLICE("smtp/"))) {
+            (void)buf_addf(ret_faults, "/etc/x:%u:1: error: no such thing\n", line);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void faults_that_are_left_are_noted(void **unused)
+{
+    const char *files[] = {"/etc/postfix/main.cf",
+                           "smtp_tls_policy_maps = hash:policies\n",
+                           "/etc/postfix/master.cf",
+                           "smtp inet n - n - - smtpd\n",
+                           "/etc/postfix/policies",
+                           NULL,
+                           NULL};
+    struct main_cf_world world = {.hostname = "mx.example.org",
+                                  .read = read_here,
+                                  .arg = files,
+                                  .check = check_slowly,
+                                  .check_path = "/etc/x"};
+    struct import_report report;
+    struct buf out, lines;
+
+    (void)unused;
+    add_lines(&lines, "d", " encrypt", 60);
+    files[5] = buf_cstr(&lines);
+    buf_init(&out, 1 << 20);
+    assert_int_equal(main_cf_import("/etc/postfix", &world, &out, &report), 0);
+    has(&out, "could lose mail: /etc/x:");
+    import_report_fini(&report);
+    buf_fini(&out);
+    buf_fini(&lines);
 }
 
 #define LAN "mynetworks = 127.0.0.0/8 198.51.100.0/22\n"
@@ -730,6 +831,8 @@ static void what_the_check_refuses_is_left_out(void **unused)
 
 UNIT_MAIN(cmocka_unit_test(each_parameter_becomes_a_line_or_a_note),
           cmocka_unit_test(files_are_read), cmocka_unit_test(long_lists_are_read_once),
+          cmocka_unit_test(parts_that_are_passed_over_are_noted),
+          cmocka_unit_test(faults_that_are_left_are_noted),
           cmocka_unit_test(networks_relay_only_where_postfix_lets_them),
           cmocka_unit_test(access_tables_of_all_clients_are_taken),
           cmocka_unit_test(services_become_listeners_and_transports),

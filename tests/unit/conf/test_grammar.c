@@ -25,7 +25,7 @@ static void tell(struct slice text, struct buf *story)
         (void)buf_addf(story, "%u:%u %s %.*s", item.line, item.column, kinds[item.kind],
                        SLICE_ARGS(item.name));
         if (item.kind == ITEM_BAD) {
-            (void)buf_add_string(story, item.error);
+            (void)buf_addf(story, "%s%s", item.name.len > 0 ? ": " : "", item.error);
         } else if (item.value_line > 0) {
             (void)buf_addf(story, "=<%.*s>@%u:%u", SLICE_ARGS(item.value), item.value_line,
                            item.value_column);
@@ -95,12 +95,15 @@ static void lines_and_values_have_a_limit(void **state)
     assert_string_equal(buf_cstr(&story), "1:1 bad the line is longer than 65536 bytes\n");
 
     memcpy(text, "a =", 3);
+    buf_clear(&story);
+    tell(slice_of(text, sizeof text), &story);
+    assert_string_equal(buf_cstr(&story), "1:1 bad a: the line is longer than 65536 bytes\n");
     for (size_t i = 3; i + 1 < sizeof text; i += 1000) {
         memcpy(text + i, "\n ", 2);
     }
     buf_clear(&story);
     tell(slice_of(text, sizeof text), &story);
-    assert_string_equal(buf_cstr(&story), "1:1 bad the value is longer than 65536 bytes\n");
+    assert_string_equal(buf_cstr(&story), "1:1 bad a: the value is longer than 65536 bytes\n");
     buf_fini(&story);
 }
 
