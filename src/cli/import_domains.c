@@ -90,6 +90,38 @@ static bool can_be_asked(const char *transport)
     return is(name, "lmtp") && nexthop.ptr != NULL && nexthop_parse(nexthop, &n) && !n.use_mx;
 }
 
+/* Notes users of this machine that a list of its users lacks: it has those whom getpwent lists, and
+ * servers of users list them only if configured to do so. Postfix looks each name up. */
+static void note_users(struct main_cf *im, const char *place, const struct postfix_param *p)
+{
+    static const char path[] = "/etc/nsswitch.conf";
+    const char *content = postfix_content(&im->f, path), *others = "";
+    struct slice text = slice_string(content == NULL ? "" : content), word;
+
+    while (text.ptr != NULL) {
+        struct slice line = slice_trim(slice_cut(&text, '\n'));
+
+        line.len = slice_find(line, '#');
+        if (!slice_starts(line, SLICE("passwd:"))) {
+            continue;
+        }
+        line = slice_skip(line, strlen("passwd:"));
+        while (postfix_word(&line, &word)) {
+            if (word.ptr[0] != '[' && !is(word, "files") && !is(word, "compat") &&
+                !is(word, "systemd")) {
+                others = import_with_word(im, others, word);
+            }
+        }
+    }
+    if (others[0] != '\0') {
+        import_lost(im, DANGER_REFUSAL, place, p,
+                    import_text(im,
+                                "users that `getent passwd' does not list are refused. %s has "
+                                "`passwd: %s': for sssd set enumerate = true",
+                                path, others));
+    }
+}
+
 /* Adds the list of recipients of a kind of domain: tables, or the peer that is asked. */
 static void put_recipients(struct main_cf *im, const char *name, const char *postfix_name,
                            const char *transport)
@@ -133,6 +165,9 @@ static void put_recipients(struct main_cf *im, const char *name, const char *pos
         }
     } else if (p != &room) {
         import_fine(im, IMPORT_TRANSLATED, place, p, "");
+    }
+    if (import_has_word(list, SLICE("unix:passwd.byname"))) {
+        note_users(im, place, p);
     }
 }
 

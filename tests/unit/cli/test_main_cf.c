@@ -455,6 +455,36 @@ static void faults_that_are_left_are_noted(void **unused)
     buf_fini(&lines);
 }
 
+/* Only users that the system lists are in a list of all users. */
+static void users_of_servers_are_noted(void **unused)
+{
+    static const struct {
+        const char *nsswitch, *want, *unwanted;
+    } cases[] = {
+        {"passwd: files systemd # sss\n", "\nlocal_recipient_maps = unix:passwd.byname\n",
+         "getent"},
+        {"group: sss\npasswd:   files [NOTFOUND=continue] sss\n",
+         "could refuse mail: users that `getent passwd' does not list are refused. "
+         "/etc/nsswitch.conf has `passwd: sss'",
+         NULL},
+    };
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const char *files[] = {"/etc/nsswitch.conf", cases[i].nsswitch, NULL};
+        struct import_report report;
+        struct buf out;
+
+        import("", NULL, files, &out, &report);
+        has(&out, cases[i].want);
+        if (cases[i].unwanted != NULL) {
+            has_not(&out, cases[i].unwanted);
+        }
+        import_report_fini(&report);
+        buf_fini(&out);
+    }
+}
+
 #define LAN "mynetworks = 127.0.0.0/8 198.51.100.0/22\n"
 
 /* Rules of Postfix may admit a whole network under conditions. Here relay_networks has none. */
@@ -833,6 +863,7 @@ UNIT_MAIN(cmocka_unit_test(each_parameter_becomes_a_line_or_a_note),
           cmocka_unit_test(files_are_read), cmocka_unit_test(long_lists_are_read_once),
           cmocka_unit_test(parts_that_are_passed_over_are_noted),
           cmocka_unit_test(faults_that_are_left_are_noted),
+          cmocka_unit_test(users_of_servers_are_noted),
           cmocka_unit_test(networks_relay_only_where_postfix_lets_them),
           cmocka_unit_test(access_tables_of_all_clients_are_taken),
           cmocka_unit_test(services_become_listeners_and_transports),
