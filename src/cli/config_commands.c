@@ -204,8 +204,11 @@ static int read_file(void *arg, const char *path, size_t max, struct buf *out)
     int error = 0;
 
     (void)arg;
-    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) { /* a FIFO would be waited for */
-        return -(S_ISDIR(st.st_mode) ? EISDIR : errno != 0 ? errno : EINVAL);
+    if (stat(path, &st) != 0) {
+        return -errno;
+    }
+    if (!S_ISREG(st.st_mode)) { /* a FIFO would be waited for */
+        return S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
     }
     f = fopen(path, "re");
     if (f == NULL) {

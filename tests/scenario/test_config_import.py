@@ -50,6 +50,17 @@ for ask in {asks!r}:
 """
 
 
+class Unreadable(sluice.TestCase):
+    def test_the_error_names_the_kind_of_file(self):
+        d = self.daemon(start=False).directory
+        for name, make, want in ("directory", os.mkdir, "Is a directory"), ("fifo", os.mkfifo, "Invalid argument"):
+            os.mkdir(os.path.join(d, name))
+            make(os.path.join(d, name, "main.cf"))
+            done = subprocess.run([sluice.program("sluice"), "config", "import", os.path.join(d, name)], capture_output=True, text=True, timeout=sluice.PATIENCE)
+            self.assertEqual(done.returncode, os.EX_NOINPUT, done.stderr)
+            self.assertIn(want, done.stderr)
+
+
 @unittest.skipUnless(ROOT, "needs namespaces and port 25")
 class Whole(sluice.TestCase):
     def imported(self, name, asks=(), files=None, without=()):
