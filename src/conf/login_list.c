@@ -4,7 +4,6 @@
 
 #include "list_line.h"
 #include "mem.h"
-#include "nexthop.h"
 
 struct login_list {
     char *text; /* text that the logins point into, with a NUL after each part; owned */
@@ -41,7 +40,7 @@ static bool is_sender(struct slice word)
 static bool read_line(struct login_list *list, struct list_line *line, struct buf *ret_error)
 {
     struct slice nexthop = list_line_word(line), sender = slice_of(NULL, 0), user, password;
-    struct nexthop parsed;
+    struct nexthop parsed = {.use_mx = false};
     struct list_line before = *line;
     struct slice word;
     size_t colon;
@@ -84,6 +83,7 @@ static bool read_line(struct login_list *list, struct list_line *line, struct bu
     list->logins[list->count++] = (struct login){
         .nexthop = nexthop.len > 0 ? part(nexthop) : NULL,
         .sender = sender.len > 0 ? part(sender) : NULL,
+        .hop = parsed,
         .user = part(user),
         .password = part(password),
         .line = line->number,
@@ -130,30 +130,34 @@ void login_list_free(struct login_list *list)
     mem_free(list);
 }
 
-/* Does a login fit the next hop, whatever its sender is? */
-static bool fits_hop(const struct login *login, struct slice nexthop)
-{
-    struct nexthop key, hop;
+/* A next hop that logins are compared with. */
+struct wanted {
+    struct slice text;
+    struct nexthop hop;
+    bool in_brackets; /* true if `hop' is one host, in brackets */
+};
 
-    if (login->nexthop != NULL && slice_equal_nocase(slice_string(login->nexthop), nexthop)) {
-        return true;
+/* Does a login fit the next hop, whatever its sender is? */
+static bool fits_hop(const struct login *login, const struct wanted *wanted)
+{
+    const struct nexthop *key = &login->hop, *hop = &wanted->hop;
+
+    if (login->nexthop == NULL) {
+        return wanted->in_brackets;
     }
-    if (!nexthop_parse(nexthop, &hop) || hop.use_mx || hop.is_unix) {
-        return false;
-    }
-    return login->nexthop == NULL || (nexthop_parse(slice_string(login->nexthop), &key) &&
-                                      !key.is_unix && slice_equal_nocase(key.host, hop.host) &&
-                                      (key.use_mx ? key.port == 0 : key.port == hop.port));
+    return (wanted->in_brackets && !key->is_unix && slice_equal_nocase(key->host, hop->host) &&
+            (key->use_mx ? key->port == 0 : key->port == hop->port)) ||
+           slice_equal_nocase(slice_string(login->nexthop), wanted->text);
 }
 
 /* Returns how well a login fits: 4 the address, 2 the domain, 0 any sender, and 1 more with a next
  * hop; -1: not. */
-static int fits(const struct login *login, struct slice nexthop, struct slice sender)
+static int fits(const struct login *login, const struct wanted *hop, struct slice sender)
 {
     int named = login->nexthop != NULL;
     struct slice wanted;
 
-    if (!fits_hop(login, nexthop)) {
+    if (!fits_hop(login, hop)) {
         return -1;
     }
     if (login->sender == NULL) {
@@ -172,11 +176,14 @@ static int fits(const struct login *login, struct slice nexthop, struct slice se
 const struct login *login_list_find(const struct login_list *list, struct slice nexthop,
                                     struct slice sender)
 {
+    struct wanted wanted = {.text = nexthop};
     const struct login *best = NULL;
     int best_fit = -1;
 
+    wanted.in_brackets =
+        nexthop_parse(nexthop, &wanted.hop) && !wanted.hop.use_mx && !wanted.hop.is_unix;
     for (size_t i = 0; list != NULL && i < list->count; i++) {
-        int fit = fits(&list->logins[i], nexthop, sender);
+        int fit = fits(&list->logins[i], &wanted, sender);
 
         if (fit > best_fit) {
             best = &list->logins[i];
@@ -184,14 +191,4 @@ const struct login *login_list_find(const struct login_list *list, struct slice 
         }
     }
     return best;
-}
-
-bool login_list_has(const struct login_list *list, struct slice nexthop)
-{
-    for (size_t i = 0; list != NULL && i < list->count; i++) {
-        if (fits_hop(&list->logins[i], nexthop)) {
-            return true;
-        }
-    }
-    return false;
 }

@@ -28,6 +28,7 @@
 #include <stddef.h>
 
 #include "buf.h"
+#include "nexthop.h"
 #include "slice.h"
 
 #define LOGIN_LIST_FILE_MAX (1u << 20) /* maximum bytes of a file */
@@ -37,6 +38,7 @@
 
 struct login {
     const char *nexthop, *sender; /* NULL: any */
+    struct nexthop hop;           /* parsed `nexthop', if that is not NULL */
     const char *user, *password;
     unsigned line;
 };
@@ -54,8 +56,5 @@ void login_list_free(struct login_list *list);
  * NULL: none. Lasts as long as the list. */
 const struct login *login_list_find(const struct login_list *list, struct slice nexthop,
                                     struct slice sender);
-
-/* Does this next hop have a login for any sender? */
-bool login_list_has(const struct login_list *list, struct slice nexthop);
 
 #endif
