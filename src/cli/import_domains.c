@@ -122,6 +122,21 @@ static void note_users(struct main_cf *im, const char *place, const struct postf
     }
 }
 
+/* Is the table one of alias_maps? They have another form than tables of recipients. */
+static bool is_of_aliases(struct main_cf *im, struct slice table)
+{
+    struct slice rest = slice_string(postfix_value(&im->f, NULL, "alias_maps")), word;
+    struct slice proxy = SLICE("proxy:");
+
+    table = slice_starts(table, proxy) ? slice_skip(table, proxy.len) : table;
+    while (postfix_word(&rest, &word)) {
+        if (slice_equal(slice_starts(word, proxy) ? slice_skip(word, proxy.len) : word, table)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Adds the list of recipients of a kind of domain: tables, or the peer that is asked. */
 static void put_recipients(struct main_cf *im, const char *name, const char *postfix_name,
                            const char *transport)
@@ -130,7 +145,8 @@ static void put_recipients(struct main_cf *im, const char *name, const char *pos
     const char *place, *why, *list = "";
     const struct postfix_param *p = import_param_or(im, postfix_name, &room, &place);
     struct slice rest = slice_string(postfix_value(&im->f, NULL, postfix_name)), word, type;
-    bool foreign = false, aliases = false;
+    struct slice foreign = slice_of(NULL, 0); /* a table that is none here */
+    bool aliases = false;
 
     while (postfix_word(&rest, &word)) {
         struct slice file = postfix_table(word, &type);
@@ -138,29 +154,28 @@ static void put_recipients(struct main_cf *im, const char *name, const char *pos
 
         if (is(word, "unix:passwd.byname") || is(word, "proxy:unix:passwd.byname")) {
             list = import_with_word(im, list, SLICE("unix:passwd.byname"));
-        } else if (is(type, "hash") && strstr(postfix_value(&im->f, NULL, "alias_maps"),
-                                              import_text(im, "%.*s", SLICE_ARGS(word))) != NULL) {
-            aliases = true; /* they have another form; put_aliases notes them */
+        } else if (is_of_aliases(im, word)) {
+            aliases = true; /* put_aliases notes them */
         } else if (path != NULL) {
             list = import_with_word(im, list, slice_string(path));
         } else {
-            foreign = true;
+            foreign = word;
         }
     }
-    if (foreign && can_be_asked(transport)) {
+    if (foreign.len > 0 && can_be_asked(transport)) {
         list = "lmtp:";
-    } else if (foreign) {
-        import_lose_table(im, name, place, p, p->value);
+    } else if (foreign.len > 0) {
+        import_lose_table(im, name, place, p, foreign);
         list = "";
     }
     if (list[0] == '\0' || !import_put(im, name, list, place, p, &why)) {
         if (list[0] != '\0') {
             import_lose(im, name, place, p, why);
         }
-        if (list[0] == '\0' && !foreign && aliases) {
+        if (list[0] == '\0' && foreign.len == 0 && aliases) {
             import_lost(im, DANGER_ACCEPT, place, p,
                         "any name is accepted at these domains: list the names of the aliases");
-        } else if (list[0] == '\0' && !foreign && p != &room) {
+        } else if (list[0] == '\0' && foreign.len == 0 && p != &room) {
             import_fine(im, IMPORT_NEEDLESS, place, p, "any name is accepted at these domains");
         }
     } else if (p != &room) {

@@ -162,6 +162,8 @@ static void each_parameter_becomes_a_line_or_a_note(void **unused)
         {"x = y\n", "\nlocal_recipient_maps = unix:passwd.byname\n", NULL},
         {"local_recipient_maps = $alias_maps\n", "could accept mail that Postfix refuses: any name",
          NULL},
+        {"local_recipient_maps = unix:passwd.byname ldap:users\n",
+         "could accept mail that Postfix refuses: ldap:users is no text file", NULL},
         {"virtual_mailbox_maps = hash:/x\n", "could refuse mail: the domains in this table", NULL},
         {"mydestination =\nhome_mailbox = Maildir/\n", "has no effect without the settings",
          "could lose"},
@@ -266,6 +268,12 @@ static void files_are_read(void **unused)
          "\nrelay_domains = one.example .one.example two.example .two.example\n", NULL},
         {"relay_domains = hash:/etc/postfix/vhosts\nparent_domain_matches_subdomains =\n",
          "\nrelay_domains = one.example two.example\n", NULL},
+        /* aliases are no list of recipients, whatever the type of their table is */
+        {"alias_maps = lmdb:/etc/postfix/vhosts\n", "\nlocal_recipient_maps = unix:passwd.byname\n",
+         NULL},
+        {"alias_maps = proxy:cdb:/etc/postfix/vhosts\n"
+         "local_recipient_maps = cdb:/etc/postfix/vhosts cdb:/etc/postfix/vhosts2\n",
+         "could accept mail that Postfix refuses: /etc/postfix/vhosts2 can't be read", NULL},
         {"transport_maps = hash:/etc/postfix/sockets\n",
          "could lose mail: /etc/postfix/sockets has a relative path of a socket",
          "\ntransport_maps"},
