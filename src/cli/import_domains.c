@@ -17,11 +17,6 @@
 #include "param.h"
 #include "word_set.h"
 
-static bool is(struct slice text, const char *value)
-{
-    return slice_equal(text, slice_string(value));
-}
-
 bool import_is_loopback(struct slice network)
 {
     struct cidr c;

@@ -11,11 +11,6 @@
 
 #define LIST_MAX (64u << 20) /* bytes */
 
-static bool is(struct slice text, const char *value)
-{
-    return slice_equal(text, slice_string(value));
-}
-
 bool import_is_database(struct slice type)
 {
     static const char *const types[] = {"mysql",     "pgsql", "ldap",      "sqlite",  "memcache",
@@ -231,7 +226,6 @@ const char *import_list(struct main_cf *im, const char *name, const char *place,
     return list;
 }
 
-/* Returns the elements of a list of tables that our parameter can read; notes others as lost. */
 /* Does a table have a next hop unix:PATH that is relative, and so to Postfix's queue directory? */
 static bool has_relative_socket(const char *content)
 {
@@ -243,8 +237,9 @@ static bool has_relative_socket(const char *content)
     return false;
 }
 
-const char *import_tables(struct main_cf *im, const char *name, const char *place,
-                          const struct postfix_param *from, const char *value)
+/* Returns the elements of a list of tables that our parameter can read; notes others as lost. */
+static const char *tables_of(struct main_cf *im, const char *name, const char *place,
+                             const struct postfix_param *from, const char *value)
 {
     const struct param *p = param_find(slice_string(name));
     struct slice rest = slice_string(value), word, type, bad;
@@ -287,7 +282,7 @@ const char *import_tables(struct main_cf *im, const char *name, const char *plac
 void import_put_tables(struct main_cf *im, const char *name, const struct postfix_param *p,
                        const char *place, const char *value)
 {
-    const char *list = import_tables(im, name, place, p, value);
+    const char *list = tables_of(im, name, place, p, value);
 
     if (list[0] != '\0') {
         (void)import_put_noted(im, name, list, place, p);

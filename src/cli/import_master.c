@@ -19,11 +19,6 @@
 #include "nexthop.h"
 #include "param.h"
 
-static bool is(struct slice text, const char *value)
-{
-    return slice_equal(text, slice_string(value));
-}
-
 /* Notes an option of a service that has no effect: by itself if that is dangerous, else by its name
  * in *others, a list for one note. */
 static void lose_option(struct main_cf *im, const char *place, const struct postfix_param *o,

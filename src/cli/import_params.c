@@ -22,11 +22,6 @@
 typedef void translate(struct main_cf *im, const struct postfix_param *p, const char *place,
                        const char *value);
 
-static bool is(struct slice text, const char *value)
-{
-    return slice_equal(text, slice_string(value));
-}
-
 /* ---- routes and logins ---------------------------------------------------------------------- */
 
 /* relayhost may be a list: the first host, then fallbacks. */

@@ -4,8 +4,6 @@
 
 #include "mem.h"
 
-#define HEAD_MAX (16u << 20)
-
 static const char *const danger_words[DANGERS] = {
     [DANGER_LOSS] = "could lose mail",
     [DANGER_REFUSAL] = "could refuse mail",
@@ -160,11 +158,30 @@ static void print_head(const struct import_report *r, const char *source, struct
     (void)buf_add_string(out, "\n");
 }
 
-void import_print(const struct import_report *r, const char *source, struct buf *out)
+static unsigned lines_of(struct slice text)
 {
+    unsigned lines = 0;
+
+    for (size_t at = slice_find(text, '\n'); at < text.len; at = slice_find(text, '\n')) {
+        text = slice_skip(text, at + 1);
+        lines++;
+    }
+    return lines;
+}
+
+void import_print(struct import_report *r, const char *source, struct buf *out)
+{
+    unsigned next;
+
     print_head(r, source, out);
+    next = lines_of(buf_slice(out)) + 1;
     for (size_t i = 0; i < r->line_count; i++) {
-        (void)buf_addf(out, "%s\n", r->lines[i].text);
+        struct import_line *line = &r->lines[i];
+
+        line->first = next;
+        line->count = lines_of(slice_string(line->text)) + 1;
+        next += line->count;
+        (void)buf_addf(out, "%s\n", line->text);
     }
     print_outcome(r, IMPORT_LOST, "\n# ---- Differs, without danger\n", out);
     print_outcome(r, IMPORT_NEIGHBOUR, "\n# ---- The business of another program\n", out);
@@ -185,34 +202,12 @@ void import_print_decisions(const struct import_report *r, struct buf *out)
     }
 }
 
-static unsigned lines_of(struct slice text)
+const struct import_line *import_line_at(const struct import_report *r, unsigned number)
 {
-    unsigned lines = 0;
-
-    for (size_t at = slice_find(text, '\n'); at < text.len; at = slice_find(text, '\n')) {
-        text = slice_skip(text, at + 1);
-        lines++;
-    }
-    return lines;
-}
-
-const struct import_line *import_line_at(const struct import_report *r, const char *source,
-                                         unsigned number)
-{
-    struct buf head;
-    unsigned first;
-
-    buf_init(&head, HEAD_MAX);
-    print_head(r, source, &head);
-    first = lines_of(buf_slice(&head)) + 1;
-    buf_fini(&head);
     for (size_t i = 0; i < r->line_count; i++) {
-        unsigned next = first + lines_of(slice_string(r->lines[i].text)) + 1;
-
-        if (number >= first && number < next) {
+        if (number >= r->lines[i].first && number - r->lines[i].first < r->lines[i].count) {
             return &r->lines[i];
         }
-        first = next;
     }
     return NULL;
 }

@@ -50,6 +50,7 @@ struct import_note {
 struct import_line {
     const char *name, *text; /* our parameter or the clause's pattern; without the last newline */
     const char *place, *source, *value; /* setting that it was made of */
+    unsigned first, count;              /* lines in the printed configuration */
 };
 
 struct import_report {
@@ -83,15 +84,14 @@ size_t import_count(const struct import_report *r, enum import_outcome outcome);
 /* Returns the number of decisions. */
 size_t import_decisions(const struct import_report *r);
 
-/* Appends the configuration: advice, decisions, lines, and all other notes as comments. `source` is
- * the path that was imported. */
-void import_print(const struct import_report *r, const char *source, struct buf *out);
+/* Writes the configuration into an empty buffer: advice, decisions, lines, and all other notes as
+ * comments. `source` is the path that was imported. */
+void import_print(struct import_report *r, const char *source, struct buf *out);
 
 /* Appends the decisions, each as "PLACE: NAME: could lose mail: WHY". */
 void import_print_decisions(const struct import_report *r, struct buf *out);
 
 /* Returns the line that is line `number` of the printed configuration; NULL: none. */
-const struct import_line *import_line_at(const struct import_report *r, const char *source,
-                                         unsigned number);
+const struct import_line *import_line_at(const struct import_report *r, unsigned number);
 
 #endif

@@ -15,11 +15,6 @@
 #define ROUNDS_MAX 50
 #define TEXT_MAX   (16u << 20)
 
-static bool is(struct slice text, const char *value)
-{
-    return slice_equal(text, slice_string(value));
-}
-
 /* ---- lines and notes ------------------------------------------------------------------------ */
 
 const char *import_text(struct main_cf *im, const char *format, ...)
@@ -359,7 +354,7 @@ static bool reject_listener(struct rejections *r, const char *line, struct slice
 
 /* Finds the line that a fault is about, and rejects it. Returns false if there is none. */
 static bool reject_fault(struct rejections *r, const struct import_report *report,
-                         const struct main_cf_world *world, const char *source, struct slice fault)
+                         const struct main_cf_world *world, struct slice fault)
 {
     struct slice path = slice_string(world->check_path), rest = fault;
     const char *mark = memmem(fault.ptr, fault.len, "error: ", 7);
@@ -370,7 +365,7 @@ static bool reject_fault(struct rejections *r, const struct import_report *repor
     if (slice_starts(fault, path) && fault.len > path.len && fault.ptr[path.len] == ':') {
         rest = slice_skip(fault, path.len + 1);
         if (slice_number(slice_cut(&rest, ':'), UINT32_MAX, &number)) {
-            line = import_line_at(report, source, (unsigned)number);
+            line = import_line_at(report, (unsigned)number);
         }
     }
     for (size_t i = 0; line == NULL && i < report->line_count; i++) {
@@ -413,7 +408,7 @@ static bool reject_faults(struct rejections *r, struct import_report *report,
         struct slice fault = slice_cut(&rest, '\n');
 
         if (memmem(fault.ptr, fault.len, "error: ", 7) != NULL) {
-            again = reject_fault(r, report, world, source, fault) || again;
+            again = reject_fault(r, report, world, fault) || again;
         }
     }
     again = again && !is_last;

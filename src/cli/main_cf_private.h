@@ -46,6 +46,12 @@ struct main_cf {
     const char *access;               /* elements of all access tables that are taken over */
 };
 
+/* Is the text this value? */
+static inline bool is(struct slice text, const char *value)
+{
+    return slice_equal(text, slice_string(value));
+}
+
 /* Returns "main.cf:LINE" or "master.cf:LINE"; from the pool. */
 const char *import_place(struct main_cf *im, const char *file, unsigned line);
 
@@ -118,10 +124,6 @@ bool import_has_word(const char *list, struct slice wanted);
 /* Notes a table that our lists can't use. */
 void import_lose_table(struct main_cf *im, const char *name, const char *place,
                        const struct postfix_param *from, struct slice table);
-
-/* Returns the elements of a list of tables that our parameter can read; notes others as lost. */
-const char *import_tables(struct main_cf *im, const char *name, const char *place,
-                          const struct postfix_param *from, const char *value);
 
 /* Adds the line of a list of tables, and a note. */
 void import_put_tables(struct main_cf *im, const char *name, const struct postfix_param *p,

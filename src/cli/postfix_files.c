@@ -5,6 +5,7 @@
 
 #include "expand.h"
 #include "grammar.h"
+#include "map_text.h"
 #include "mem.h"
 
 #define BLANKS " \t\r\n"
@@ -16,14 +17,15 @@ static bool is_one_of(char c, const char *set)
     return c != '\0' && strchr(set, c) != NULL;
 }
 
-bool postfix_word(struct slice *rest, struct slice *ret_word)
+/* Cuts the next word off *rest, or a group in braces. */
+static bool next_word(struct slice *rest, const char *separators, struct slice *ret_word)
 {
     size_t len = 0, depth = 0;
 
-    while (rest->len > 0 && is_one_of(rest->ptr[0], BLANKS ",")) {
+    while (rest->len > 0 && is_one_of(rest->ptr[0], separators)) {
         *rest = slice_skip(*rest, 1);
     }
-    while (len < rest->len && (depth > 0 || !is_one_of(rest->ptr[len], BLANKS ","))) {
+    while (len < rest->len && (depth > 0 || !is_one_of(rest->ptr[len], separators))) {
         depth += rest->ptr[len] == '{';
         depth -= rest->ptr[len] == '}' && depth > 0;
         len++;
@@ -31,6 +33,11 @@ bool postfix_word(struct slice *rest, struct slice *ret_word)
     *ret_word = slice_of(rest->ptr, len);
     *rest = slice_skip(*rest, len);
     return len > 0;
+}
+
+bool postfix_word(struct slice *rest, struct slice *ret_word)
+{
+    return next_word(rest, BLANKS ",", ret_word);
 }
 
 bool postfix_group(struct slice word, struct slice *ret_inside)
@@ -121,22 +128,6 @@ static void add_option(struct postfix_files *f, struct postfix_service *s, struc
     }
 }
 
-/* Returns the next word of a command line, or a group in braces; commas do not end words. */
-static bool argument(struct slice *rest, struct slice *ret_word)
-{
-    size_t len = 0, depth = 0;
-
-    *rest = slice_trim(*rest);
-    while (len < rest->len && (depth > 0 || !is_one_of(rest->ptr[len], BLANKS))) {
-        depth += rest->ptr[len] == '{';
-        depth -= rest->ptr[len] == '}' && depth > 0;
-        len++;
-    }
-    *ret_word = slice_of(rest->ptr, len);
-    *rest = slice_skip(*rest, len);
-    return len > 0;
-}
-
 /* Reads the arguments of the command: options -o, -v, and the rest. */
 static void read_arguments(struct postfix_files *f, struct postfix_service *s, struct slice text)
 {
@@ -144,9 +135,9 @@ static void read_arguments(struct postfix_files *f, struct postfix_service *s, s
     struct slice word;
 
     buf_init(&other, POSTFIX_FILE_MAX);
-    while (argument(&text, &word)) {
+    while (next_word(&text, BLANKS, &word)) {
         if (slice_equal(word, SLICE("-o"))) {
-            if (argument(&text, &word)) {
+            if (next_word(&text, BLANKS, &word)) {
                 add_option(f, s, word);
             }
         } else if (slice_starts(word, SLICE("-o")) && buf_len(&other) == 0) {
@@ -167,7 +158,7 @@ static void add_service(struct postfix_files *f, struct slice text, unsigned lin
     struct postfix_service *s;
 
     for (size_t i = 0; i < FIELDS; i++) {
-        if (!argument(&text, &field[i])) {
+        if (!next_word(&text, BLANKS, &field[i])) {
             return; /* Postfix ignores the line, too */
         }
     }
@@ -191,27 +182,18 @@ static void add_service(struct postfix_files *f, struct slice text, unsigned lin
 
 static void read_master(struct postfix_files *f, struct slice text)
 {
-    struct buf joined;
-    unsigned line = 0, first = 0;
+    struct map_text lines;
+    struct map_line line;
     size_t size = 0;
 
-    buf_init(&joined, POSTFIX_FILE_MAX + 1000);
-    while (text.ptr != NULL) {
-        struct slice one = slice_cut(&text, '\n'), inside = slice_trim(one);
-
-        line++;
-        if (inside.len == 0 || inside.ptr[0] == '#') {
-            continue;
-        }
-        if (!is_one_of(one.ptr[0], BLANKS)) {
-            add_service(f, buf_slice(&joined), first, &size);
-            buf_clear(&joined);
-            first = line;
-        }
-        (void)buf_addf(&joined, " %.*s", SLICE_ARGS(inside)); /* fits: part of the file */
+    map_text_init(&lines, text);
+    while (map_text_next(&lines, &line)) {
+        add_service(f, line.whole, line.line, &size);
     }
-    add_service(f, buf_slice(&joined), first, &size);
-    buf_fini(&joined);
+    if (lines.error != NULL) {
+        add_fault(f, "master.cf", SLICE("(a line)"), lines.error_line, lines.error, true);
+    }
+    map_text_fini(&lines);
 }
 
 /* ---- both ----------------------------------------------------------------------------------- */

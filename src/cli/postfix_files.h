@@ -2,9 +2,9 @@
  * The configuration of a Postfix as data: parameters of main.cf, services of master.cf, and the
  * files that both name.
  *
- * Postfix is not needed on this machine. Values expand as in Postfix: by main.cf, else by the
- * defaults of postfix_default. A $name without either can't be expanded, because its default could
- * change the meaning.
+ * Postfix is not needed on this machine. Values expand as in Postfix: by main.cf, else by those
+ * of Postfix's defaults that postfix_files.c has. A $name without either can't be expanded, because
+ * its default could change the meaning.
  */
 #ifndef CLI_POSTFIX_FILES_H
 #define CLI_POSTFIX_FILES_H
@@ -86,7 +86,7 @@ const struct postfix_param *postfix_find(const struct postfix_files *f, const ch
 const struct postfix_param *postfix_option(const struct postfix_service *s, const char *name);
 
 /* Expands a value of main.cf or, with `service` (may be NULL), of its options. `keep_names` leaves
- * $myhostname, $mydomain and $myorigin as they are, which have the same meaning here. Returns NULL
+ * $myhostname and $mydomain as they are, which have the same meaning here. Returns NULL
  * if a $name is not known, which is then *ret_unknown. The result is from the pool. */
 const char *postfix_expand(struct postfix_files *f, const struct postfix_service *service,
                            struct slice value, bool keep_names, struct slice *ret_unknown);

@@ -6,7 +6,8 @@
  *     [IPv6:address]       as in address literals; [ipv6] alone is also valid
  *     unix:path            a Unix socket
  *
- * A port is a number, or the name of a mail service: smtp, submission, submissions, smtps, lmtp.
+ * A port is a number, or the name of a mail service: smtp or mail, submission, submissions, smtps,
+ * ssmtp or urd, lmtp.
  */
 #ifndef CONF_NEXTHOP_H
 #define CONF_NEXTHOP_H

@@ -378,6 +378,8 @@ static void parts_that_are_passed_over_are_noted(void **unused)
          "# main.cf:10001: (a line) = \n#   could lose mail: there are more than 10000 parameters"},
         {"", "x", " unix - - n - - lmtp", 1001, true,
          "# master.cf:1001: (a line) = \n#   could lose mail: there are more than 1000 services"},
+        {"smtp inet n - n - - smtpd\nscan unix - n n - - pipe argv=x\n", " d", "", 20000, true,
+         "(a line) = \n#   could lose mail: the line is longer"},
         {"smtp inet n - n - - smtpd\n", " -o x", "=y", 101, true,
          "# master.cf:1: smtp = \n#   could lose mail: the service has more than 100 options"},
     };
