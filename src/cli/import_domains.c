@@ -4,6 +4,7 @@
  *     mydestination             local_domains, with mailboxes or by LMTP
  *     relay_domains             relay_domains
  *     virtual_mailbox_domains   relay_domains, with the transport of the mailboxes
+ *     virtual_alias_domains     virtual_alias_domains, from virtual_alias_maps by default
  *     mynetworks                relay_networks, if Postfix, too, lets them send to any domain
  */
 #include "main_cf_private.h"
@@ -214,20 +215,15 @@ static void put_mailboxes(struct main_cf *im)
     }
 }
 
-/* Aliases of local names, if no parameter of ours takes their file. */
+/* Adds alias_maps. Postfix's default table need not be there. */
 static void put_aliases(struct main_cf *im)
 {
     struct postfix_param room;
     const char *place, *value = postfix_value(&im->f, NULL, "alias_maps");
     const struct postfix_param *p = import_param_or(im, "alias_maps", &room, &place);
 
-    if (param_find(SLICE("alias_maps")) != NULL) {
+    if (p != &room || postfix_path(&im->f, SLICE("/etc/aliases")) != NULL) {
         import_put_tables(im, "alias_maps", p, place, value);
-    } else if (value[0] != '\0' &&
-               (p != &room || postfix_path(&im->f, SLICE("/etc/aliases")) != NULL)) {
-        import_lost(im, DANGER_REFUSAL, place, p,
-                    "aliases are not expanded: mail for their names is refused, except for "
-                    "postmaster");
     }
 }
 
@@ -246,8 +242,8 @@ static void put_local(struct main_cf *im)
     } else if (p != &room) {
         import_fine(im, IMPORT_TRANSLATED, place, p, "");
     }
-    im->has_local = domains[0] != '\0';
-    if (!im->has_local) {
+    im->local_domains = domains;
+    if (domains[0] == '\0') {
         return;
     }
     transport = import_transport_value(im, mailboxes[0] != '\0' ? mailboxes : named);
@@ -265,14 +261,25 @@ static void put_local(struct main_cf *im)
     put_aliases(im);
 }
 
-static struct word_set set_of(const char *list)
+static void add_words(struct word_set *set, const char *list)
 {
     struct slice rest = slice_string(list), word;
-    struct word_set set = {.count = 0};
 
     while (postfix_word(&rest, &word)) {
-        word_set_add(&set, word);
+        word_set_add(set, word);
     }
+}
+
+/* Returns the domains of local_domains, as written and expanded. */
+static struct word_set local_set(struct main_cf *im)
+{
+    struct word_set set = {.count = 0};
+    struct slice unknown;
+    const char *expanded =
+        postfix_expand(&im->f, NULL, slice_string(im->local_domains), false, &unknown);
+
+    add_words(&set, im->local_domains);
+    add_words(&set, expanded); /* NULL is empty */
     return set;
 }
 
@@ -282,7 +289,7 @@ static const char *relayed_domains(struct main_cf *im)
 {
     const char *parents = postfix_value(&im->f, NULL, "parent_domain_matches_subdomains"), *list;
     const struct postfix_param *p = postfix_find(&im->f, "relay_domains");
-    struct word_set local, listed;
+    struct word_set local, listed = {.count = 0};
     struct slice rest, word;
     struct buf all;
 
@@ -291,8 +298,8 @@ static const char *relayed_domains(struct main_cf *im)
     }
     list = import_list(im, "relay_domains", import_place(im, "main.cf", p->line), p,
                        import_kept(im, "relay_domains"));
-    local = set_of(import_kept(im, "mydestination"));
-    listed = set_of(list);
+    local = local_set(im);
+    add_words(&listed, list);
     import_begin_list(&all);
     rest = slice_string(list);
     while (postfix_word(&rest, &word)) {
@@ -419,9 +426,39 @@ static void put_relayed(struct main_cf *im)
     }
 }
 
+/* Adds virtual_alias_domains, without those of mydestination, which come first in Postfix. By
+ * default they are the domains among the keys of virtual_alias_maps. */
+static void put_alias_domains(struct main_cf *im)
+{
+    struct word_set local = local_set(im);
+    struct postfix_param room;
+    const char *place, *list, *why;
+    const struct postfix_param *p = import_param_or(im, "virtual_alias_domains", &room, &place);
+    struct slice rest, word;
+    struct buf domains;
+
+    rest = slice_string(import_list(im, "virtual_alias_domains", place, p,
+                                    import_kept(im, "virtual_alias_domains")));
+    import_begin_list(&domains);
+    while (postfix_word(&rest, &word)) {
+        if (word_set_find(&local, word) == NULL) {
+            import_add_word(&domains, word);
+        }
+    }
+    word_set_fini(&local);
+    list = import_end_list(im, &domains);
+    if (list[0] != '\0' && !import_put(im, "virtual_alias_domains", list, place, p, &why)) {
+        import_lose(im, "virtual_alias_domains", place, p, why);
+    } else if (p != &room) {
+        import_fine(im, list[0] == '\0' ? IMPORT_NEEDLESS : IMPORT_TRANSLATED, place, p,
+                    "there are no such domains");
+    }
+}
+
 void import_domains(struct main_cf *im)
 {
     put_networks(im);
     put_local(im);
     put_relayed(im);
+    put_alias_domains(im);
 }

@@ -84,9 +84,15 @@ void import_lose_table(struct main_cf *im, const char *name, const char *place,
                                   SLICE_ARGS(table)));
 }
 
-/* Appends the elements of a file to the list: words, or with `keys` the first word of each line.
- * Returns the reason of an early end; NULL: none. */
-static const char *add_file(struct buf *list, const char *content, bool keys)
+/* Is the key of a table of aliases a domain? Others are addresses and local names. */
+static bool is_domain(struct slice key)
+{
+    return slice_find(key, '@') == key.len && slice_find(key, '.') < key.len;
+}
+
+/* Appends the elements of a file to the list: words, or with `keys` the first word of each line,
+ * with `domains` if that is a domain. Returns the reason of an early end; NULL: none. */
+static const char *add_file(struct buf *list, const char *content, bool keys, bool domains)
 {
     struct slice rest = slice_string(content);
     struct map_text text;
@@ -96,7 +102,7 @@ static const char *add_file(struct buf *list, const char *content, bool keys)
     if (keys) {
         map_text_init(&text, rest);
         while (map_text_next(&text, &line)) {
-            import_add_word(list, line.key);
+            import_add_word(list, !domains || is_domain(line.key) ? line.key : SLICE(""));
         }
         map_text_fini(&text);
         return text.error;
@@ -176,7 +182,8 @@ static void flatten(struct main_cf *im, const char *name, const char *place,
             import_lose(im, name, place, from,
                         import_text(im, "%.*s can't be read", SLICE_ARGS(file)));
         } else if (file.len > 0) {
-            const char *why = add_file(negated ? excluded : all, content, !is_file);
+            const char *why = add_file(negated ? excluded : all, content, !is_file,
+                                       strcmp(name, "virtual_alias_domains") == 0);
 
             if (why != NULL) {
                 import_lose(im, name, place, from,

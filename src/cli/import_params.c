@@ -339,7 +339,6 @@ static void put_smtputf8(struct main_cf *im, const struct postfix_param *p, cons
 static void lose_rewriting(struct main_cf *im, const struct postfix_param *p, const char *place,
                            const char *value)
 {
-    bool is_alias = slice_starts(p->name, SLICE("virtual_alias"));
     struct slice rest = slice_string(value), word, type;
 
     if (value[0] == '\0') {
@@ -352,9 +351,6 @@ static void lose_rewriting(struct main_cf *im, const struct postfix_param *p, co
             import_reason(im->report, import_text(im, "tables in databases and servers (%.*s)",
                                                   SLICE_ARGS(p->name)));
         }
-    }
-    if (is_alias) {
-        import_reason(im->report, "addresses that are rewritten");
     }
     import_lost(im, is(p->name, "relocated_maps") ? DANGER_OTHER : DANGER_LOSS, place, p,
                 "addresses are not rewritten here");
@@ -492,6 +488,7 @@ static const struct {
 } functions[] = {
     {"mydestination", NULL}, /* NULL: put_local and the others below look at it */
     {"relay_domains", NULL},
+    {"virtual_alias_domains", NULL},
     {"virtual_mailbox_domains", NULL},
     {"virtual_mailbox_maps", NULL},
     {"virtual_transport", NULL},
@@ -538,12 +535,9 @@ static const struct {
     {"virtual_gid_maps", note_virtual},
 };
 
-/* Tables of addresses, unless a parameter of ours has their name. */
-static const char *const rewriting[] = {
-    "virtual_alias_maps",    "virtual_alias_domains",    "canonical_maps",
-    "sender_canonical_maps", "recipient_canonical_maps", "smtp_generic_maps",
-    "masquerade_domains",    "relocated_maps",
-};
+/* Tables of addresses that there are not here. */
+static const char *const rewriting[] = {"smtp_generic_maps", "masquerade_domains",
+                                        "relocated_maps"};
 
 #define UNKNOWN_CODE "unknown names are refused for good: senders do not try again"
 

@@ -152,6 +152,7 @@ enum import_danger import_danger_of(const char *name)
         {"bounce_queue_lifetime", DANGER_LOSS},
         {"local_domains", DANGER_REFUSAL},
         {"relay_domains", DANGER_REFUSAL},
+        {"virtual_alias_domains", DANGER_REFUSAL},
         {"relay_networks", DANGER_REFUSAL},
         {"listen", DANGER_REFUSAL},
         {"message_size_limit", DANGER_REFUSAL},

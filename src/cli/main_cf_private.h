@@ -40,7 +40,7 @@ struct main_cf {
     const struct postfix_service *mx; /* service of port 25; NULL: none */
     bool networks_may_relay;          /* clients of mynetworks, without conditions */
     bool has_cert, has_dovecot;       /* lines tls_cert and auth_dovecot exist */
-    bool has_local;                   /* local_domains is not empty */
+    const char *local_domains;        /* value of that line */
     size_t policies;                  /* lines of tables of TLS policies that are clauses now */
     const char *smtp_transports;      /* NULL: not made yet */
     const char *access;               /* elements of all access tables that are taken over */

@@ -201,6 +201,9 @@ static void each_parameter_becomes_a_line_or_a_note(void **unused)
         {"mailbox_transport_maps = hash:/x\n", "could lose mail: mail of all users", NULL},
         {"canonical_maps = hash:/x\n", "could lose mail: /x can't be read", NULL},
         {"sender_canonical_maps = ldap:x\n", "could lose mail: ldap:x is no text file", NULL},
+        {"alias_maps =\n", "\nlisten", "/etc/aliases"},
+        {"x = y\n", "\nlisten", "/etc/aliases"},
+        {"alias_maps = hash:/etc/aliases\n", "could lose mail: /etc/aliases can't be read", NULL},
         {"smtp_generic_maps = hash:/x\n", "could lose mail: addresses are not rewritten", NULL},
         {"relocated_maps = hash:/x\n", "addresses are not rewritten", "could lose mail: addresses"},
         {"smtp_tls_CApath = /etc/ssl/private-authorities\n", "could lose mail: the system's", NULL},
@@ -252,6 +255,8 @@ static void files_are_read(void **unused)
         "x lmtp:unix:private/lmtp\n",
         "/etc/postfix/vhosts",
         "one.example x\ntwo.example x\n",
+        "/etc/postfix/virtual",
+        "one.example x\nmx.example.org x\nroot a@b\na@two.example b\n@three.example c\n",
         NULL,
     };
     static const struct {
@@ -268,6 +273,17 @@ static void files_are_read(void **unused)
          "\nrelay_domains = one.example .one.example two.example .two.example\n", NULL},
         {"relay_domains = hash:/etc/postfix/vhosts\nparent_domain_matches_subdomains =\n",
          "\nrelay_domains = one.example two.example\n", NULL},
+        {"virtual_alias_maps = hash:/etc/postfix/virtual\n",
+         "\nvirtual_alias_maps = /etc/postfix/virtual\n", "is left out"},
+        {"virtual_alias_maps = hash:/etc/postfix/virtual\n",
+         "\nvirtual_alias_domains = one.example\n", "are left out"},
+        {"virtual_alias_maps = hash:/etc/postfix/virtual\nvirtual_alias_domains = a.example\n",
+         "\nvirtual_alias_domains = a.example\n", NULL},
+        {"virtual_alias_maps = hash:/etc/postfix/virtual\nvirtual_alias_domains =\n",
+         "\nvirtual_alias_maps", "\nvirtual_alias_domains"},
+        {"virtual_alias_domains = hash:/etc/postfix/vhosts\n",
+         "\nvirtual_alias_domains = one.example two.example\n", NULL},
+        {"virtual_alias_domains = ldap:x\n", "could refuse mail: ldap:x is no text file", NULL},
         /* aliases are no list of recipients, whatever the type of their table is */
         {"alias_maps = lmdb:/etc/postfix/vhosts\n", "\nlocal_recipient_maps = unix:passwd.byname\n",
          NULL},
@@ -283,6 +299,8 @@ static void files_are_read(void **unused)
          "\nrelay_domains = example.com .example.com two.example\n"
          "relay_transport = lmtp:[127.0.0.1]:24\n",
          "\nrelay_recipient_maps"},
+        {"relay_domains = mx.example.org b.example\n", "\nrelay_domains = b.example .b.example\n",
+         NULL},
         {"relay_domains = $mydestination hash:/etc/postfix/vhosts .one.example\n",
          "\nrelay_domains = one.example two.example .two.example .one.example\n", NULL},
         {"relay_domains = example.net\nvirtual_mailbox_domains = two.example\n"
