@@ -262,6 +262,18 @@ static void note_delivery(struct queue *q, struct step *step)
     unstored_add(q, step->id, &one);
 }
 
+/* Applies the step to the open batch. An error that is not the step's alone fails the batch: the
+ * engine does that for changes, but not for the reads before them. */
+static int apply(struct queue *q, struct step *step)
+{
+    int rc = step_apply(q, step);
+
+    if (rc != 0 && rc != -EAGAIN && !batch_refused(rc)) {
+        spool_lose_batch(q->spool, rc);
+    }
+    return rc;
+}
+
 /* Applies the step to the open batch and keeps it. Takes the step. */
 static void add(struct queue *q, struct step *step)
 {
@@ -278,7 +290,7 @@ static void add(struct queue *q, struct step *step)
         STAILQ_INSERT_TAIL(&b->redo, step, next);
         return;
     }
-    rc = !STAILQ_EMPTY(&b->waits) && list_has(&b->waits, step->id) ? -EAGAIN : step_apply(q, step);
+    rc = !STAILQ_EMPTY(&b->waits) && list_has(&b->waits, step->id) ? -EAGAIN : apply(q, step);
     if (rc == -EAGAIN) {
         STAILQ_INSERT_TAIL(&b->waits, step, next);
         return;
@@ -875,7 +887,7 @@ static void redo_first(struct queue *q)
 
     STAILQ_REMOVE_HEAD(&b->redo, next);
     b->redo_applies = true;
-    rc = step_apply(q, step);
+    rc = apply(q, step);
     if (!batch_refused(rc)) {
         begin(q, step, rc); /* a failed batch needs a commit, too */
         return;

@@ -39,6 +39,13 @@ int spool_batch_failed(struct spool *sp, int err)
     return err;
 }
 
+void spool_lose_batch(struct spool *sp, int err)
+{
+    if (sp->dirty) {
+        (void)spool_batch_failed(sp, err);
+    }
+}
+
 bool spool_batch_is_lost(const struct spool *sp)
 {
     return sp->dirty && sp->batch_error != 0;

@@ -287,6 +287,9 @@ int spool_commit(struct spool *sp);
 /* Is there an open batch? */
 bool spool_dirty(const struct spool *sp);
 
+/* Lets the commit of the open batch, if there is one, fail with `err`. */
+void spool_lose_batch(struct spool *sp, int err);
+
 /* Has an error already decided that the commit of the open batch will fail? */
 bool spool_batch_is_lost(const struct spool *sp);
 
