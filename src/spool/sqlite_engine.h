@@ -174,6 +174,8 @@ struct sqlite_spool {
     struct tally tally;                          /* changes of the open batch */
     bool tally_is_broken;                        /* pages of the counters are damaged */
     bool due_is_broken;                          /* pages of the index by due time are damaged */
+    bool damage_met;                             /* a statement met a damaged page */
+    unsigned index_looks;                        /* number of looks at all indexes */
     uint64_t can_not_list;                       /* id of an unlisted message on a damaged page, or
                                                   * 0 */
     bool can_not_move;                           /* a damaged page prevents that mail in passage
@@ -247,6 +249,10 @@ int sqlite_step(struct sqlite_spool *s, sqlite3_stmt *st);
 
 void sqlite_bind_int(sqlite3_stmt *st, int at, int64_t value);
 void sqlite_bind_slice(sqlite3_stmt *st, int at, struct slice text);
+
+/* Makes indexes with lost pages again, after damage was met (sqlite_indexes.h). A failure has no
+ * consequences but a warning. */
+void sqlite_mend_indexes(struct sqlite_spool *s);
 
 /* Writes the counters in s->counts. */
 int sqlite_flush_counts(struct sqlite_spool *s);

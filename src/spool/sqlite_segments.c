@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "mem.h"
 
 /* Limit of content that is returned as bytes, which go through a socket faster than a descriptor
  * made for them. */
@@ -52,6 +53,19 @@ static int count_listed(struct sqlite_spool *s)
     return sqlite_done(s, st, rc);
 }
 
+/* Counts again, with the index made again if that was damaged. */
+static int count_again(struct sqlite_spool *s)
+{
+    char *dir = mem_string(s->segments.dir);
+    uint64_t tag = s->segments.tag, bytes = s->segments.segment_bytes;
+
+    sqlite_mend_indexes(s);
+    segments_fini(&s->segments);
+    segments_init(&s->segments, s->io, dir, tag, bytes);
+    mem_free(dir);
+    return count_listed(s);
+}
+
 int sqlite_segments_begin(struct sqlite_spool *s)
 {
     sqlite3_stmt *st = sqlite_ask(s, ST_SPOOL_TAG);
@@ -65,6 +79,9 @@ int sqlite_segments_begin(struct sqlite_spool *s)
         return err;
     }
     err = count_listed(s);
+    if (err == -EUCLEAN) {
+        err = count_again(s);
+    }
     if (err != 0) {
         return err;
     }

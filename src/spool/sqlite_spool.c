@@ -40,6 +40,7 @@
 #include "log_vfs.h"
 #include "mem.h"
 #include "row_sum.h"
+#include "sqlite_indexes.h"
 #include "sqlite_schema.h"
 
 #define PAGE_SIZE      4096
@@ -60,6 +61,9 @@
 #define DEAD_MAX         (UINT64_C(256) << 20)
 #define EMPTY_PER_COMMIT (UINT64_C(256) << 10)
 #define EMPTY_PER_TIDY   (UINT64_C(1) << 20)
+
+/* Maximum number of looks at all indexes: damage of a table is met again and again. */
+#define INDEX_LOOKS_MAX 3
 
 /* The numbers above as SQL. secure_delete, a default of Debian's SQLite, would write every deleted
  * page once more; it is off, as a user who can read the disk could read the mail while it was
@@ -118,6 +122,7 @@ int sqlite_fail(struct sqlite_spool *s, int rc, const char *what)
     int system = s->db == NULL ? 0 : sqlite3_system_errno(s->db);
 
     s->space_ran_out = s->space_ran_out || (err == -ENOSPC && s->lock_fd >= 0);
+    s->damage_met = s->damage_met || err == -EUCLEAN;
     const char *advice = err == -EUCLEAN ? "; the database is damaged: with the daemon stopped, "
                                            "`sluice spool repair' makes a new one of what is left"
                                          : "";
@@ -286,6 +291,43 @@ static int count_move(struct sqlite_spool *s, struct msg_id id, int64_t pending,
     return err;
 }
 
+/* ---- damaged indexes ------------------------------------------------------------------------ */
+
+/* Stores a warning for the log. */
+static void warn(struct sqlite_spool *s, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void warn(struct sqlite_spool *s, const char *format, ...)
+{
+    va_list args;
+
+    if (s->warning_count < SQLITE_WARNINGS_MAX) {
+        va_start(args, format);
+        (void)vsnprintf(s->warnings[s->warning_count++], SPOOL_ERROR_MAX, format, args); /* may be
+                                                                                          * cut */
+        va_end(args);
+    }
+}
+
+static void tell_of_index(void *arg, const char *name, bool made)
+{
+    struct sqlite_spool *s = arg;
+
+    warn(s, "spool %s: the index %s had a damaged page, and %s", s->path, name,
+         made ? "was made again" : "can't be made again");
+}
+
+void sqlite_mend_indexes(struct sqlite_spool *s)
+{
+    if (s->damage_met && s->index_looks < INDEX_LOOKS_MAX && s->lock_fd >= 0) {
+        s->index_looks++;
+        if (indexes_mend(s->db, tell_of_index, s)) {
+            s->due_is_broken = false;
+        }
+        s->damage_met = false;
+    }
+}
+
 /* ---- the batch ------------------------------------------------------------------------------ */
 
 /* Empties the table `removed` at the start of a batch, when the files of all its rows are gone. */
@@ -304,6 +346,7 @@ static int begin(struct spool *sp)
 {
     struct sqlite_spool *s = sqlite_of(sp);
 
+    sqlite_mend_indexes(s);
     s->totals_before = s->totals;
     s->passing_before = s->passing;
     claims_begin(&s->claims);
@@ -1269,22 +1312,6 @@ static int quarantine(struct spool *sp, struct msg_id id, struct slice reason)
     return was_unlisted ? sqlite_tally_message(s, id, 1) : 0;
 }
 
-/* Stores a warning for the log. */
-static void warn(struct sqlite_spool *s, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void warn(struct sqlite_spool *s, const char *format, ...)
-{
-    va_list args;
-
-    if (s->warning_count < SQLITE_WARNINGS_MAX) {
-        va_start(args, format);
-        (void)vsnprintf(s->warnings[s->warning_count++], SPOOL_ERROR_MAX, format, args); /* may be
-                                                                                          * cut */
-        va_end(args);
-    }
-}
-
 /* ---- claims --------------------------------------------------------------------------------- */
 
 /* A walk along the index of due times, from the cursor on. */
@@ -1426,6 +1453,7 @@ static int claim(struct spool *sp, enum spool_state from, struct wall now, size_
     struct walk w;
     int err;
 
+    sqlite_mend_indexes(s);
     walk_start(&w, s, order, ST_WALK_SAME_DUE);
     err = walk_next(&w, &row, &have_row);
     while (err == 0 && count < max) {
