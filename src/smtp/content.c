@@ -14,9 +14,10 @@
  *     |  v  |
  *     +-LF- AFTER_CR
  *
- * With content_accept_bare_lf, LF without CR is read as CRLF everywhere: it is a piece of its own,
- * for which a constant is returned. Without it, a line of one dot between bare LFs is looked for by
- * a state beside these (enum content_dot).
+ * With content_accept_bare_lf, LF without CR is read as CRLF everywhere, and CRs without LF as a
+ * blank: each is a piece of its own, for which a constant is returned. A CR is held back until the
+ * next other byte. Without it, a line of one dot between bare LFs is looked for by a state beside
+ * these (enum content_dot).
  */
 #include "content.h"
 
@@ -26,6 +27,7 @@
 
 static const char carriage_return[1] = "\r";
 static const char line_end[2] = "\r\n";
+static const char blank[1] = " ";
 
 void content_init(struct content *c, enum content_framing framing)
 {
@@ -263,7 +265,7 @@ static size_t run_length(struct content *c, struct slice in)
     const char *at = in.ptr, *end = in.ptr + in.len;
 
     while (at < end) {
-        const char *lf;
+        const char *lf, *cr;
 
         look_for_dot(c, at, end);
 
@@ -271,6 +273,11 @@ static size_t run_length(struct content *c, struct slice in)
             break;
         }
         lf = memchr(at, '\n', (size_t)(end - at));
+        cr = c->bare_lf ? memchr(at, '\r', (size_t)((lf != NULL ? lf : end) - at)) : NULL;
+        if (cr != NULL && cr + 1 != lf) {
+            line_bytes(c, slice_of(at, (size_t)(cr - at)));
+            return (size_t)(cr - in.ptr); /* the CR is the next piece */
+        }
         if (lf == NULL) {
             line_bytes(c, slice_of(at, (size_t)(end - at)));
             return in.len;
@@ -285,6 +292,17 @@ static size_t run_length(struct content *c, struct slice in)
     return (size_t)(at - in.ptr);
 }
 
+/* Returns a blank for a CR without LF at the given place. */
+static struct slice put_blank(struct content *c, enum content_place place)
+{
+    const struct slice bytes = slice_of(blank, sizeof blank);
+
+    line_grew(c, bytes.len);
+    c->place = CONTENT_IN_LINE;
+    account(c, bytes, place);
+    return bytes;
+}
+
 bool content_feed(struct content *c, struct slice in, size_t *ret_used, struct slice *ret_content)
 {
     enum content_place place = c->place;
@@ -294,6 +312,17 @@ bool content_feed(struct content *c, struct slice in, size_t *ret_used, struct s
     *ret_content = slice_of(in.ptr, 0);
     *ret_used = 1;
 
+    if (c->held_cr && in.ptr[0] != '\r' && in.ptr[0] != '\n') {
+        c->held_cr = false;
+        *ret_used = 0;
+        *ret_content = put_blank(c, place);
+        return false;
+    }
+    if (in.ptr[0] == '\r' && c->bare_lf && place != CONTENT_AFTER_DOT) {
+        c->held_cr = place != CONTENT_DOT_CR;
+        return false;
+    }
+    c->held_cr = false;
     if (in.ptr[0] == '\n' && c->bare_lf) {
         if (place == CONTENT_AFTER_DOT || place == CONTENT_DOT_CR) {
             c->place = CONTENT_ENDED;
@@ -331,9 +360,13 @@ bool content_feed(struct content *c, struct slice in, size_t *ret_used, struct s
             c->place = CONTENT_ENDED;
             return true;
         }
+        *ret_used = 0;
+        if (c->bare_lf) {
+            *ret_content = put_blank(c, CONTENT_AT_START);
+            return false;
+        }
         c->place = CONTENT_AFTER_CR;
         *ret_content = slice_of(carriage_return, 1);
-        *ret_used = 0;
         account(c, *ret_content, CONTENT_AT_START);
         return false;
     case CONTENT_IN_LINE:

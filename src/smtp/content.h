@@ -94,6 +94,7 @@ struct content {
     enum content_place place;
     enum content_part part;
     bool bare_lf; /* see content_accept_bare_lf */
+    bool held_cr; /* whether CRs are held back because LF may follow; with bare_lf only */
     enum content_dot dot;
     uint64_t line_bytes; /* length of the current line so far */
     uint64_t field_at;   /* offset of the current header line */
@@ -103,8 +104,9 @@ struct content {
 
 void content_init(struct content *c, enum content_framing framing);
 
-/* Takes LF without CR for a line end, too, and returns CRLF for it. To be called before any
- * input. */
+/* Takes LF without CR for a line end, too, and returns CRLF for it. Drops further CRs before a
+ * CRLF and at the very end, and returns a blank for any other CRs without LF. To be called before
+ * any input. */
 void content_accept_bare_lf(struct content *c);
 
 /* Reads from `in`. *ret_used is the number of bytes used, and *ret_content the content in them,

@@ -222,7 +222,8 @@ void server_offer_logins(struct server *s, unsigned mechanisms);
 void server_trust(struct server *s);
 
 /* Takes LF without CR for a line end, too: in commands, in content, and around the dot that ends
- * content. Only for clients that do not pass on what others write: between two systems that differ
+ * content. In content, CR CR LF is a line end, too, and other CRs without LF become blanks.
+ * Only for clients that do not pass on what others write: between two systems that differ
  * about line ends, content can hide commands. */
 void server_accept_bare_lf(struct server *s);
 

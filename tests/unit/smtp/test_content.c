@@ -108,8 +108,11 @@ static void bare_lf_is_a_line_end_if_accepted(void **unused)
         {CONTENT_DOTTED, SLICE(".\nrest"), SLICE(""), "rest", 0, 0, 0, 0},
         {CONTENT_DOTTED, SLICE("..\n...\n.x\n\n\n.\n"), SLICE(".\r\n..\r\nx\r\n\r\n\r\n"), "", 0, 0,
          5, 2},
-        {CONTENT_DOTTED, SLICE("a\rb\n\r\r\n.\r.\n.\n"), SLICE("a\rb\r\n\r\r\n\r.\r\n"), "",
-         CONTENT_BARE_CR, 0, 3, 3},
+        {CONTENT_DOTTED, SLICE("a\rb\n\r\r\n.\r.\n.\n"), SLICE("a b\r\n\r\n .\r\n"), "", 0, 0, 3,
+         3},
+        {CONTENT_DOTTED, SLICE("A: b\r\r\n\r\r\nx\r\ry\r\r\r\n.\r\r\nrest"),
+         SLICE("A: b\r\n\r\nx y\r\n"), "rest", 0, 6, 3, 4},
+        {CONTENT_COUNTED, SLICE("\rA: b\r\n\r\nx\r"), SLICE(" A: b\r\n\r\nx"), "", 0, 0, 2, 5},
         {CONTENT_DOTTED, SLICE("\n\r\n.\r\n"), SLICE("\r\n\r\n"), "", 0, 0, 2, 0},
         {CONTENT_COUNTED, SLICE("A: b\n\n.\n\n"), SLICE("A: b\r\n\r\n.\r\n\r\n"), "", 0, 6, 4, 4},
     };
