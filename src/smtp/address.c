@@ -399,15 +399,15 @@ enum address_error address_parse_path(struct slice in, unsigned options,
     if (in.len == 0 || (!brackets && (options & ADDRESS_NO_BRACKETS) == 0)) {
         return ADDRESS_NOT_A_PATH;
     }
-    if (slice_starts(in, SLICE("<>"))) {
+    at += brackets ? blank_length(slice_skip(in, at)) : 0;
+    if (brackets && at < in.len && in.ptr[at] == '>') {
         if ((options & ADDRESS_NULL) == 0) {
             return ADDRESS_EMPTY;
         }
         *ret_address = (struct address){slice_of(in.ptr, 0), slice_of(in.ptr, 0)};
-        *ret_used = 2;
+        *ret_used = at + 1;
         return ADDRESS_OK;
     }
-    at += brackets ? blank_length(slice_skip(in, at)) : 0;
     if (at < in.len && in.ptr[at] == '@') {
         error = skip_route(slice_skip(in, at), &used);
         if (error != ADDRESS_OK) {

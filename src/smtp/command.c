@@ -4,6 +4,7 @@
 #include "xtext.h"
 
 #define SYNTAX_PARAMETER "5.5.4"
+#define SIZE_DIGITS_MAX  20 /* RFC 1870, 4 */
 
 /* ESMTP parameter of a command, found by name in the command's table; `parse` writes its part of
  * the result. */
@@ -61,6 +62,7 @@ static struct refusal parse_parameters(struct slice rest, const struct parameter
     for (rest = skip_blanks(rest); rest.len > 0 && refusal.code == 0; rest = skip_blanks(rest)) {
         struct slice word = slice_of(rest.ptr, slice_find(rest, ' '));
 
+        word.len = slice_find(word, '\t');
         refusal = parse_parameter(word, table, count, rules, &seen, result);
         rest = slice_skip(rest, word.len);
     }
@@ -111,8 +113,16 @@ static struct refusal mail_size(struct slice value, const struct command_rules *
     struct command_mail *mail = result;
     unsigned long long size;
 
-    if (value.len > 20 || !slice_number(value, UINT64_MAX, &size)) { /* RFC 1870: 20 digits */
+    if (value.len == 0 || value.len > SIZE_DIGITS_MAX) {
         return bad_value("Bad SIZE");
+    }
+    for (size_t i = 0; i < value.len; i++) {
+        if (!ascii_is_digit(value.ptr[i])) {
+            return bad_value("Bad SIZE");
+        }
+    }
+    if (!slice_number(value, UINT64_MAX, &size)) {
+        size = UINT64_MAX;
     }
     if (rules->message_bytes > 0 && size > rules->message_bytes) {
         return (struct refusal){552, "5.3.4", "Message size exceeds fixed limit", NULL};
@@ -250,18 +260,23 @@ static struct refusal rcpt_notify(struct slice value, const struct command_rules
     if (!rules->dsn) {
         return dsn_not_offered();
     }
+    /* RFC 3461, 4.1: a list of RFC 822, whose elements may be empty, or repeated. */
     while (value.ptr != NULL) {
         struct slice word = slice_cut(&value, ',');
-        unsigned before = notify;
+        bool known = word.len == 0;
 
         for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
             if (slice_equal_nocase(word, slice_string(words[i].name))) {
                 notify |= words[i].notify;
+                known = true;
             }
         }
-        if (notify == before) {
-            return bad_value("Bad or repeated word in NOTIFY");
+        if (!known) {
+            return bad_value("Bad word in NOTIFY");
         }
+    }
+    if (notify == 0) {
+        return bad_value("NOTIFY is empty");
     }
     if ((notify & NOTIFY_NEVER) != 0 && notify != NOTIFY_NEVER) {
         return bad_value("NOTIFY=NEVER stands alone");

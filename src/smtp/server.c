@@ -781,11 +781,15 @@ static bool has_control(struct slice line)
 /* Executes a line, without its CRLF. */
 static bool run_line(struct server *s, struct slice line, struct server_event *event)
 {
-    struct slice verb = slice_of(line.ptr, slice_find(line, ' '));
-    struct slice argument = slice_trim(slice_skip(line, verb.len));
+    struct slice verb, argument;
     const struct command *command;
     bool again;
 
+    while (line.len > 0 && line.ptr[0] == ' ') { /* as Postfix does */
+        line = slice_skip(line, 1);
+    }
+    verb = slice_of(line.ptr, slice_find(line, ' '));
+    argument = slice_trim(slice_skip(line, verb.len));
     s->stats.commands++;
     if (has_control(line)) {
         refuse(s, 500, "5.5.2", "Control characters in the command");

@@ -28,6 +28,8 @@ static void paths_are_parsed_and_printed(void **unused)
         {"<a@[IPv6:2001:db8::1]>", 0, ADDRESS_OK, "a@[IPv6:2001:db8::1]", 22},
         {"<" L64 "@b.example>", 0, ADDRESS_OK, L64 "@b.example", 76},
         {"<>", ADDRESS_NULL, ADDRESS_OK, "", 2},
+        {"< >", ADDRESS_NULL, ADDRESS_OK, "", 3},
+        {"< \t>", 0, ADDRESS_EMPTY, "", 0},
         {"<PostMaster>", ADDRESS_POSTMASTER, ADDRESS_OK, "PostMaster", 12},
         {"<a>", ADDRESS_NO_DOMAIN, ADDRESS_OK, "a", 3},
         {"a@b.example x", ADDRESS_NO_BRACKETS, ADDRESS_OK, "a@b.example", 11},

@@ -329,6 +329,20 @@ static void dialogues_tell_the_same_story_under_every_split(void **unused)
                     "[rcpt 1 <postmaster> notify 0]S:250 2.1.5 Ok\n"
                     "S:501 5.1.3 Bad recipient address: Address lacks a domain\n"
                     "S:221 2.0.0 Bye\n[abort: client said QUIT][close: client said QUIT]"},
+        {HELLO
+         "MAIL FROM:<a@b.example> SIZE=99999999999999999999\r\n"
+         "MAIL FROM:<a@b.example> SIZE=999999999999999999999\r\n"
+         "  MAIL FROM:<a@b.example> size=99\tRET=HDRS\r\n"
+         "RCPT TO:<c@d.example> NOTIFY=,\r\n"
+         "RCPT TO:<c@d.example> NOTIFY=DELAY,x\r\n"
+         "RCPT TO:<c@d.example> NOTIFY=DELAY,,FAILURE,DELAY,\tORCPT=rfc822;c@d.example\r\n" QUIT,
+         SAYS_HELLO "S:552 5.3.4 Message size exceeds fixed limit\n"
+                    "S:501 5.5.4 Bad SIZE\n"
+                    "[mail <a@b.example> flags 8 size 99]S:250 2.1.0 Ok\n"
+                    "S:501 5.5.4 NOTIFY is empty\n"
+                    "S:501 5.5.4 Bad word in NOTIFY\n"
+                    "[rcpt 0 <c@d.example> notify 12 orcpt rfc822;c@d.example]S:250 2.1.5 Ok\n"
+                    "S:221 2.0.0 Bye\n[abort: client said QUIT][close: client said QUIT]"},
         {HELLO "MAIL FROM:<\xc3\xa4@b.example> SMTPUTF8\r\nRSET\r\n" QUIT,
          SAYS_HELLO "[mail <\xc3\xa4@b.example> flags 2 size 0]S:250 2.1.0 Ok\n"
                     "S:250 2.0.0 Ok\n[abort: client gave up with RSET]" SAYS_BYE},
