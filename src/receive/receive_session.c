@@ -305,16 +305,6 @@ static void accept_mail(struct receive_session *s, const struct server_mail *mai
     }
 }
 
-/* Returns the address with $myorigin as its domain, in `room`, if it has none. The postmaster needs
- * none: mail to that name must be accepted from all (RFC 5321, 4.5.1). */
-static struct slice complete(const struct receive_session *s, struct slice address,
-                             char room[ADDRESS_MAX])
-{
-    return slice_equal_nocase(address, SLICE("postmaster"))
-               ? address
-               : route_complete(s->all->role->conf, address, room);
-}
-
 static void on_mail(struct receive_session *s, const struct server_mail *given)
 {
     char room[ADDRESS_MAX];
@@ -322,7 +312,7 @@ static void on_mail(struct receive_session *s, const struct server_mail *given)
     const struct server_mail *mail = &completed;
     struct server_reply reply;
 
-    completed.sender = complete(s, given->sender, room);
+    completed.sender = route_complete(s->all->role->conf, given->sender, room);
     reply = receive_judge_sender(s, mail->sender);
     s->stage = STAGE_MAIL;
     if (reply.code == 0) {
@@ -418,17 +408,19 @@ static void on_rcpt(struct receive_session *s, const struct server_rcpt *rcpt)
                                           .text = s->text};
     struct receive_verdict verdict = {.text = &s->all->text};
     struct arrival_words words = {.text = &s->all->text, .rule = &s->all->rule};
+    const struct conf *conf = s->all->role->conf;
     char room[ADDRESS_MAX];
-    const struct wire_rcpt added = {.address = complete(s, rcpt->recipient, room),
+    const struct wire_rcpt added = {.address = route_complete(conf, rcpt->recipient, room),
                                     .orcpt = rcpt->orcpt,
                                     .notify = rcpt->notify};
-    const struct conf *conf = s->all->role->conf;
     const uint32_t before = draft_rcpts(&s->draft);
+    /* Mail to that name must be accepted from all (RFC 5321, 4.5.1). */
+    const bool is_postmaster = slice_equal_nocase(rcpt->recipient, SLICE("postmaster"));
     struct server_reply reply;
 
     s->stage = STAGE_RCPT;
     buf_clear(words.rule);
-    reply = receive_judge(conf, s->may_relay, added.address, &verdict);
+    reply = receive_judge(conf, s->may_relay || is_postmaster, added.address, &verdict);
     if (reply.code == 0) {
         reply = judge_send_room(s);
     }

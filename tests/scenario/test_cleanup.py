@@ -176,6 +176,11 @@ class Fields(Doors):
         self.eventually(lambda: d.log().count("status=sent") == 2, d.log())
         self.assertIn("from=<nas@mail.sluice.test>", d.log())
 
+    def test_the_postmaster_is_ours_not_the_next_hops(self):
+        d = self.opened(relay_networks="192.0.2.0/24", myorigin="elsewhere.test")
+        self.assertEqual(self.converse(d.port, "EHLO c.test", ["<PostMaster>"])[0][:3], "250")
+        self.assertEqual(self.arrived()["recipients"], ["PostMaster@elsewhere.test"])
+
     def test_a_missing_domain_opens_no_relay(self):
         d = self.opened(relay_networks="192.0.2.0/24", myorigin="elsewhere.test")
         with sluice.Talk(d.port) as c:
