@@ -397,7 +397,8 @@ static void end_fields(struct downgrade *d, struct slice empty_line, struct buf 
         break;
     case TYPE_MULTIPART:
     case TYPE_MESSAGE:
-        followed = !encoded && (type == TYPE_MESSAGE || d->depth < DEPTH_MAX);
+        /* A multipart can't be encoded, whatever its field contains (RFC 2045, 6.4). */
+        followed = type == TYPE_MESSAGE ? !encoded : d->depth < DEPTH_MAX;
         changed = followed && !keep && d->has_encoding ? "7bit" : NULL;
         break;
     case TYPE_KEPT:

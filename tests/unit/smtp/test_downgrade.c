@@ -49,6 +49,11 @@ static void parts_are_converted_each_in_its_way(void **unused)
         {MIME CTE "8bit\r\n" CTE "7bit\r\n\r\n" E8, MIME CTE "quoted-printable\r\n\r\n" QP8, false},
         {MIME CTE "base64\r\n\r\nw6k=\r\n", NULL, false},
         {MIME CTE "x-own\r\n\r\n" E8 "\r\n", NULL, false},
+        {MIME CTE "base64\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\n" E8
+                  "\r\n--b--\r\n",
+         MIME "Content-Type: multipart/mixed; boundary=b\r\n" CTE "base64\r\n\r\n--b\r\n" CTE
+              "quoted-printable\r\n\r\n" QP8 "\r\n--b--\r\n",
+         false},
         {MIME "Subject: " E8 "\r\n" CTE "quoted-printable\r\n\r\n=C3=A9\r\n", NULL, false},
         /* No MIME. */
         {"Subject: x\r\n\r\n" E8 "\r\n",
