@@ -4,7 +4,7 @@
 
 #include "check.h"
 
-/* Writes a blank for a held back CR that no LF follows. */
+/* Writes a blank for held back CRs that no LF follows. */
 static char *put_bare_cr(struct line_ends *l, char *to)
 {
     if (l->after_cr) {
@@ -21,8 +21,8 @@ static char *put_line(struct line_ends *l, struct slice line, char *to)
     while (line.len > 0) {
         size_t plain = slice_find(line, '\r');
 
-        to = put_bare_cr(l, to);
         if (plain > 0) {
+            to = put_bare_cr(l, to);
             memcpy(to, line.ptr, plain);
             to += plain;
             l->in_line = true;

@@ -1,7 +1,7 @@
 /*
- * Converts text with any line ends to wire form, in any pieces: LF alone and CRLF become CRLF. A CR
- * that no LF follows becomes a blank: some programs treat it as a line end, some do not, and mail
- * must mean the same to all.
+ * Converts text with any line ends to wire form, in any pieces: LF alone, CRLF and CR CR LF become
+ * CRLF. Other CRs become a blank: some programs treat CR as a line end, some do not, and mail must
+ * mean the same to all.
  */
 #ifndef SMTP_LINE_ENDS_H
 #define SMTP_LINE_ENDS_H

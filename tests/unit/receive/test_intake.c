@@ -96,7 +96,7 @@ static void what_comes_is_the_same_however_it_is_cut(void **unused)
         {"From: a@a.test\nDate: x\nMessage-ID: <x@a.test>\n\na\nb", HEADER "\r\na\r\nb\r\n"},
         {HEADER "\r\na\rb\r\nc\n", HEADER "\r\na b\r\nc\r\n"}, /* CRLF at first */
         {HEADER "Bcc: c@c.test\r\n d\r\nX: y\r\n\r\na", HEADER "X: y\r\n\r\na\r\n"},
-        {HEADER "\r\na\r\r\n\r", HEADER "\r\na \r\n\r\n"},
+        {HEADER "\r\na\r\r\n\r", HEADER "\r\na\r\n\r\n"},
         {HEADER, HEADER "\r\n"},
         {HEADER "\r\n", HEADER "\r\n"},
         {HEADER "no field\r\n", HEADER "\r\nno field\r\n"},
