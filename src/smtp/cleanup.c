@@ -141,7 +141,9 @@ static void finish_mailbox(struct mailbox *m, struct addresses *a)
     if (!m->left && m->words == 1 && !slice_starts(word, SLICE("=?"))) {
         buf_init(&whole, word.len + ADDRESS_MAX);
         (void)buf_add(&whole, word); /* fits, as does the next */
-        (void)buf_addf(&whole, m->has_domain ? "" : "@%.*s", SLICE_ARGS(a->rules->origin));
+        if (!m->has_domain) {
+            (void)buf_addf(&whole, "@%.*s", SLICE_ARGS(a->rules->origin));
+        }
         form = a->rules->canonical == NULL
                    ? buf_slice(&whole)
                    : a->rules->canonical(a->rules->arg, a->of_sender, buf_slice(&whole), room);
