@@ -29,6 +29,7 @@
 #include "milter_list.h"
 #include "nearest.h"
 #include "nexthop.h"
+#include "route.h"
 
 #define PROBLEM_TEXT_MAX 1024 /* bytes; quoted text is cut to QUOTE_MAX */
 #define QUOTE_MAX        100
@@ -452,6 +453,7 @@ static void open_clause(struct loader *l, const struct item *item, const char *f
 {
     struct conf_private *inner = l->inner;
     struct slice host = item->name, channel = slice_cut(&host, '/');
+    char canonical[ROUTE_NEXTHOP_MAX];
     bool is_class = slice_equal(channel, SLICE("class")) && host.ptr != NULL;
 
     if (is_class != l->in_class_clause) {
@@ -486,6 +488,7 @@ static void open_clause(struct loader *l, const struct item *item, const char *f
     l->body = pool_new(&inner->pool, sizeof *l->body);
     l->body->base = l->defaults_clause;
     l->body_has_values = false;
+    host = is_class ? host : nexthop_canonical(host, canonical, sizeof canonical);
     inner->clauses[inner->clause_count++] = (struct clause){
         .pattern = pool_string(&inner->pool, item->name),
         .channel = slice_of(pool_string(&inner->pool, channel), channel.len),

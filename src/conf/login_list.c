@@ -4,6 +4,7 @@
 
 #include "list_line.h"
 #include "mem.h"
+#include "route.h"
 
 struct login_list {
     char *text; /* text that the logins point into, with a NUL after each part; owned */
@@ -37,10 +38,21 @@ static bool is_sender(struct slice word)
     return at < word.len && at + 1 < word.len && slice_find(word, '[') >= at;
 }
 
+/* Sets the next hop of a login, in its canonical form. */
+static void set_nexthop(struct login *login, struct slice nexthop)
+{
+    char room[ROUTE_NEXTHOP_MAX];
+    struct slice form = nexthop_canonical(nexthop, room, sizeof room);
+
+    login->changed = form.ptr == nexthop.ptr ? NULL : mem_copy(form.ptr, form.len);
+    login->nexthop = login->changed != NULL ? login->changed : part(nexthop);
+    (void)nexthop_parse(slice_string(login->nexthop), &login->hop); /* was parsed before */
+}
+
 static bool read_line(struct login_list *list, struct list_line *line, struct buf *ret_error)
 {
     struct slice nexthop = list_line_word(line), sender = slice_of(NULL, 0), user, password;
-    struct nexthop parsed = {.use_mx = false};
+    struct nexthop parsed;
     struct list_line before = *line;
     struct slice word;
     size_t colon;
@@ -81,13 +93,14 @@ static bool read_line(struct login_list *list, struct list_line *line, struct bu
     }
     list->logins = mem_grow(list->logins, list->count, &list->size, sizeof *list->logins);
     list->logins[list->count++] = (struct login){
-        .nexthop = nexthop.len > 0 ? part(nexthop) : NULL,
         .sender = sender.len > 0 ? part(sender) : NULL,
-        .hop = parsed,
         .user = part(user),
         .password = part(password),
         .line = line->number,
     };
+    if (nexthop.len > 0) {
+        set_nexthop(&list->logins[list->count - 1], nexthop);
+    }
     return true;
 }
 
@@ -125,6 +138,9 @@ void login_list_free(struct login_list *list)
         return;
     }
     explicit_bzero(list->text, list->text_len);
+    for (size_t i = 0; i < list->count; i++) {
+        mem_free(list->logins[i].changed);
+    }
     mem_free(list->text);
     mem_free(list->logins);
     mem_free(list);
@@ -176,12 +192,13 @@ static int fits(const struct login *login, const struct wanted *hop, struct slic
 const struct login *login_list_find(const struct login_list *list, struct slice nexthop,
                                     struct slice sender)
 {
-    struct wanted wanted = {.text = nexthop};
+    char room[ROUTE_NEXTHOP_MAX];
+    struct wanted wanted = {.text = nexthop_canonical(nexthop, room, sizeof room)};
     const struct login *best = NULL;
     int best_fit = -1;
 
     wanted.in_brackets =
-        nexthop_parse(nexthop, &wanted.hop) && !wanted.hop.use_mx && !wanted.hop.is_unix;
+        nexthop_parse(wanted.text, &wanted.hop) && !wanted.hop.use_mx && !wanted.hop.is_unix;
     for (size_t i = 0; list != NULL && i < list->count; i++) {
         int fit = fits(&list->logins[i], &wanted, sender);
 

@@ -37,8 +37,9 @@
 #define LOGIN_PASSWORD_MAX  1024u
 
 struct login {
-    const char *nexthop, *sender; /* NULL: any */
+    const char *nexthop, *sender; /* NULL: any; the next hop in its canonical form */
     struct nexthop hop;           /* parsed `nexthop', if that is not NULL */
+    char *changed;                /* private: owned text of `nexthop', or NULL */
     const char *user, *password;
     unsigned line;
 };

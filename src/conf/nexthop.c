@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "class_name.h"
+#include "idn.h"
 #include "match.h"
 
 #define HOST_MAX       255
@@ -106,6 +107,64 @@ bool nexthop_parse(struct slice text, struct nexthop *ret_nexthop)
     }
     *ret_nexthop = n;
     return true;
+}
+
+/* Is the byte between names, as in "[host]:port", in a list or in a set of a pattern? */
+static bool is_between_names(char c)
+{
+    return memchr("/[]{}:, \t", c, 9) != NULL;
+}
+
+/* Removes the final dot of a name: it only marks the name as complete. */
+static struct slice without_final_dot(struct slice name)
+{
+    if (name.len > 1 && name.ptr[name.len - 1] == '.') {
+        char last = name.ptr[name.len - 2];
+
+        name.len -= ascii_is_alnum(last) || (unsigned char)last > 0x7f;
+    }
+    return name;
+}
+
+/* Appends bytes to *used bytes of the room. Returns whether they fit. */
+static bool put(char *room, size_t size, size_t *used, struct slice bytes)
+{
+    if (bytes.len > size - *used) {
+        return false;
+    }
+    memmove(room + *used, bytes.ptr, bytes.len); /* they may be in their place */
+    *used += bytes.len;
+    return true;
+}
+
+struct slice nexthop_canonical(struct slice text, char *room, size_t size)
+{
+    struct slice rest = text;
+    size_t used = 0;
+
+    if (slice_starts(text, SLICE("unix:")) ||
+        slice_starts(slice_skip(text, slice_find(text, '/') + 1), SLICE("unix:"))) {
+        return text;
+    }
+    while (rest.len > 0) {
+        struct slice name = slice_of(rest.ptr, 0), found;
+
+        while (name.len < rest.len && !is_between_names(rest.ptr[name.len])) {
+            name.len++;
+        }
+        rest = slice_skip(rest, name.len);
+        found = idn_domain(without_final_dot(name), room + used, size - used);
+        if (!put(room, size, &used, found)) {
+            return text;
+        }
+        if (rest.len > 0) {
+            if (!put(room, size, &used, slice_of(rest.ptr, 1))) {
+                return text;
+            }
+            rest = slice_skip(rest, 1);
+        }
+    }
+    return slice_equal(slice_of(room, used), text) ? text : slice_of(room, used);
 }
 
 bool listen_parse(struct slice text, struct listen_address *ret_listen)

@@ -33,6 +33,12 @@ bool port_parse(struct slice text, unsigned lowest, uint16_t *ret_port);
 /* Parses a next hop. Returns false, without change of *ret_nexthop, if the text is none. */
 bool nexthop_parse(struct slice text, struct nexthop *ret_nexthop);
 
+/* Returns the form of a next hop that destinations have as names, and in which clauses and
+ * overrides are compared: with A-labels (idn.h), and without a final dot of its host. Letter case
+ * stays. The text may also be a pattern, a list of next hops, or TRANSPORT/NEXTHOP. The result is
+ * `text` if nothing changes or the result is longer than `size` bytes, else in `room`. */
+struct slice nexthop_canonical(struct slice text, char *room, size_t size);
+
 /* An element of `listen`: smtp://HOST:PORT, lmtp://HOST:PORT, submission://HOST[:PORT],
  * submissions://HOST[:PORT], http://HOST:PORT, https://HOST:PORT or lmtp:unix:PATH. An IPv6 HOST is
  * in brackets; `*` or an empty HOST means all addresses. */

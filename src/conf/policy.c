@@ -6,6 +6,7 @@
 #include "class_name.h"
 #include "conf_private.h"
 #include "match.h"
+#include "nexthop.h"
 
 #define NAME_BYTES_MAX 1024 /* maximum length of a name that patterns are tried on */
 
@@ -192,9 +193,9 @@ static bool clause_matches(const struct clause *c, struct slice channel, struct 
 static const struct clause *clause_for(const struct conf_private *inner, struct slice transport,
                                        struct slice nexthop)
 {
-    char channel_room[NAME_BYTES_MAX], host_room[NAME_BYTES_MAX];
+    char channel_room[NAME_BYTES_MAX], host_room[NAME_BYTES_MAX], room[NAME_BYTES_MAX];
     struct slice channel = lower_case(transport, channel_room);
-    struct slice host = lower_case(nexthop, host_room);
+    struct slice host = lower_case(nexthop_canonical(nexthop, room, sizeof room), host_room);
     size_t found = clause_index_find(&inner->clause_index, false, channel, host,
                                      inner->clause_count, clause_matches);
 

@@ -54,8 +54,8 @@ const char *policy_clause_authorities(const struct conf *conf, size_t n,
 
 /* Computes the policy of a destination. Costs a search (clause_index.h) and a copy per value, so
  * callers store the result with the destination. Its strings and lists are borrowed from `conf`.
- * `nexthop` is compared in lower case. An empty one means the transport as a whole, which only
- * patterns with an empty or starred host match. */
+ * `nexthop` is compared in its canonical form (nexthop.h) and lower case. An empty one means the
+ * transport as a whole, which only patterns with an empty or starred host match. */
 void policy_for(const struct conf *conf, struct slice transport, struct slice nexthop,
                 struct policy *ret_policy);
 

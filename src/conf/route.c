@@ -483,7 +483,7 @@ static const struct entry *map_lookup(const struct conf *conf, struct slice addr
 static void set_nexthop(struct route *route, struct slice nexthop)
 {
     CHECK(nexthop.len <= ROUTE_NEXTHOP_MAX);
-    memcpy(route->nexthop, nexthop.ptr, nexthop.len);
+    memmove(route->nexthop, nexthop.ptr, nexthop.len); /* it may be the current one */
     route->nexthop[nexthop.len] = '\0';
 }
 
@@ -763,9 +763,13 @@ void route_destination(const struct conf *conf, struct slice recipient, struct r
 {
     struct slice nexthop = slice_string(route->nexthop);
     struct policy policy;
-    char *at = route->destination;
+    char room[ROUTE_NEXTHOP_MAX], *at = route->destination;
 
     policy_for(conf, slice_string(route->transport), nexthop, &policy);
+    if (policy.agent == CONF_AGENT_SMTP || policy.agent == CONF_AGENT_LMTP) { /* else any text */
+        set_nexthop(route, nexthop_canonical(nexthop, room, sizeof room));
+        nexthop = slice_string(route->nexthop);
+    }
     if (policy.destination_recipient_limit == 1 && !is_verdict(&policy, route->transport) &&
         recipient.len <= ADDRESS_MAX) {
         struct slice user = route_without_extension(conf, local_part(recipient));

@@ -35,7 +35,7 @@ struct conf;
 
 struct route {
     const char *transport; /* name, borrowed from conf, valid for conf_transport_find */
-    char nexthop[ROUTE_NEXTHOP_MAX + 1];         /* as written; never empty */
+    char nexthop[ROUTE_NEXTHOP_MAX + 1];         /* never empty; of SMTP and LMTP: canonical */
     char destination[ROUTE_DESTINATION_MAX + 1]; /* nexthop, or localpart@nexthop if the recipient
                                                   * limit is 1; in lower case */
 };
@@ -101,7 +101,8 @@ const char *route_target_error(const struct conf *conf, struct slice target);
 bool route_forced(const struct conf *conf, struct slice target, struct slice recipient,
                   struct route *ret_route);
 
-/* Sets the name of the destination for the transport and next hop of *route. */
+/* Sets the name of the destination for the transport and next hop of *route, and makes the next hop
+ * of an SMTP or LMTP client canonical (nexthop.h). */
 void route_destination(const struct conf *conf, struct slice recipient, struct route *route);
 
 /* Returns an address without a domain with $myorigin as its domain, in `room`. Returns other

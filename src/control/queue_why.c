@@ -21,6 +21,7 @@
 #include "json.h"
 #include "listing.h"
 #include "mem.h"
+#include "nexthop.h"
 #include "park_key.h"
 #include "queue.h"
 #include "queue_gate.h"
@@ -1143,7 +1144,7 @@ json_t *why_named(struct queue *q, const struct conf_list *names)
 
 unsigned why_site(struct queue *q, const json_t *question, json_t **ret_answer)
 {
-    char lower[SCHED_DEST_NAME_MAX];
+    char lower[SCHED_DEST_NAME_MAX], canonical[SCHED_DEST_NAME_MAX];
     struct listing_filter filter;
     struct slice text, dest;
     const char *error;
@@ -1154,7 +1155,7 @@ unsigned why_site(struct queue *q, const json_t *question, json_t **ret_answer)
     if (!listing_filter(json_object_get(question, "filter"), clock_wall(), &filter, &error)) {
         return listing_error(400, ret_answer, "%s", error);
     }
-    text = filter.spool.destination;
+    text = nexthop_canonical(filter.spool.destination, canonical, sizeof canonical);
     if (text.len == 0 || text.len > sizeof lower) {
         return listing_error(400, ret_answer, "destination: transport/nexthop is expected");
     }

@@ -7,6 +7,7 @@
 #include "clock.h"
 #include "log.h"
 #include "mem.h"
+#include "nexthop.h"
 #include "queue.h"
 #include "queue_retry.h"
 #include "spool_search.h"
@@ -88,9 +89,11 @@ int flush_message(struct queue *q, struct msg_id id, const struct spool_message 
 
 void flush_revive(struct queue *q, struct slice wanted)
 {
+    char room[SCHED_DEST_NAME_MAX];
     uint64_t cursor = 0;
     struct sched_dest_info info;
 
+    wanted = nexthop_canonical(wanted, room, sizeof room);
     while (sched_dest_each(q->sched, &cursor, &info)) {
         struct slice name = slice_string(transport_name(&q->transports, info.transport));
 

@@ -60,11 +60,27 @@ void intervention_number(struct intervention *i, uint64_t number)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-static char *lower_copy(struct slice s)
+/* Returns the form in which targets and properties of mail are compared, apart from letter case.
+ * The result is `text` or in the room. */
+static struct slice comparable(enum intervention_scope scope, struct slice text,
+                               char room[INTERVENTION_TARGET_MAX])
+{
+    switch (scope) {
+    case INTERVENTION_DESTINATION:
+        return nexthop_canonical(text, room, INTERVENTION_TARGET_MAX);
+    case INTERVENTION_SENDER:
+        return idn_address(text, room, INTERVENTION_TARGET_MAX);
+    case INTERVENTION_CLASS:
+        return text;
+    }
+    UNREACHABLE("all scopes are above");
+}
+
+static char *lower_copy(enum intervention_scope scope, struct slice s)
 {
     char room[INTERVENTION_TARGET_MAX], *copy;
 
-    s = idn_address(s, room, sizeof room);
+    s = comparable(scope, s, room);
     copy = mem_copy(s.ptr, s.len);
     for (size_t i = 0; i < s.len; i++) {
         copy[i] = ascii_lower(copy[i]);
@@ -181,7 +197,7 @@ static bool read_destination(struct intervention *i, const struct conf *conf, st
     i->transport = transport.len == 0 || slice_equal(transport, SLICE("*"))
                        ? NULL
                        : mem_copy(transport.ptr, transport.len);
-    i->host = lower_copy(host);
+    i->host = lower_copy(i->scope, host);
     i->is_pattern = (i->transport != NULL && has_mark(i->transport)) ||
                     (has_mark(i->host) && strcmp(i->host, "*") != 0);
     if (i->is_pattern &&
@@ -224,10 +240,10 @@ static bool read_sender(struct intervention *i, struct slice text, struct buf *e
         i->target = mem_new(address.len + 2);
         i->target[0] = '@';
         memcpy(i->target + 1, address.ptr, address.len);
-        i->host = lower_copy(slice_string(i->target));
+        i->host = lower_copy(i->scope, slice_string(i->target));
     } else {
         i->target = mem_copy(address.ptr, address.len);
-        i->host = lower_copy(address);
+        i->host = lower_copy(i->scope, address);
     }
     return true;
 }
@@ -283,6 +299,7 @@ static bool read_redirect(struct intervention *i, const struct conf *conf, const
                           struct buf *error)
 {
     struct slice text, rest, transport;
+    char room[ROUTE_NEXTHOP_MAX];
     struct nexthop nexthop;
 
     if (!get_text(object, "nexthop", ROUTE_NEXTHOP_MAX, &text, error)) {
@@ -307,6 +324,7 @@ static bool read_redirect(struct intervention *i, const struct conf *conf, const
         (void)buf_add_string(error, "redirect: a destination is expected, not a sender or a class");
         return false;
     }
+    rest = nexthop_canonical(rest, room, sizeof room);
     i->to = mem_copy(rest.ptr, rest.len);
     return true;
 }
@@ -694,6 +712,9 @@ json_t *intervention_json(const struct intervention *i)
 void intervention_put_key(struct buf *out, enum intervention_scope scope, const char *transport,
                           struct slice text)
 {
+    char room[INTERVENTION_TARGET_MAX];
+
+    text = comparable(scope, text, room);
     (void)buf_addf(out, "%c%s/", "dsc"[scope], transport != NULL ? transport : "*");
     for (size_t i = 0; i < text.len; i++) {
         (void)buf_add_byte(out, ascii_lower(text.ptr[i])); /* all have limits */
@@ -702,9 +723,10 @@ void intervention_put_key(struct buf *out, enum intervention_scope scope, const 
 
 static bool host_matches(const struct intervention *i, struct slice host)
 {
-    char lower[INTERVENTION_TARGET_MAX];
+    char lower[INTERVENTION_TARGET_MAX], room[INTERVENTION_TARGET_MAX];
     struct slice want = slice_string(i->host);
 
+    host = comparable(INTERVENTION_DESTINATION, host, room);
     if (slice_equal(want, SLICE("*")) || slice_equal_nocase(want, host)) {
         return true;
     }
@@ -732,6 +754,8 @@ bool intervention_matches_destination(const struct intervention *i, const char *
 
 bool intervention_matches(const struct intervention *i, const struct intervention_mail *mail)
 {
+    char room[INTERVENTION_TARGET_MAX];
+    struct slice sender;
     size_t at;
 
     switch (i->scope) {
@@ -739,12 +763,12 @@ bool intervention_matches(const struct intervention *i, const struct interventio
         return intervention_matches_destination(i, mail->transport, mail->nexthop) ||
                (i->transport == NULL && mail->domain.len > 0 && host_matches(i, mail->domain));
     case INTERVENTION_SENDER:
+        sender = comparable(i->scope, mail->sender, room);
         if (i->host[0] != '@') {
-            return slice_equal_nocase(slice_string(i->host), mail->sender);
+            return slice_equal_nocase(slice_string(i->host), sender);
         }
-        at = slice_find_last(mail->sender, '@');
-        return at < mail->sender.len &&
-               slice_equal_nocase(slice_string(i->host), slice_skip(mail->sender, at));
+        at = slice_find_last(sender, '@');
+        return at < sender.len && slice_equal_nocase(slice_string(i->host), slice_skip(sender, at));
     case INTERVENTION_CLASS:
         return slice_equal(slice_string(i->host), mail->class_name);
     }

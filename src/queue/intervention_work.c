@@ -412,6 +412,14 @@ static int walk_read(struct queue *q, struct msg_id id, struct walk_message *ret
     return 0;
 }
 
+/* Does the store have the override's target in this form? Addresses are stored as received, and a
+ * target may have been converted (nexthop_canonical, idn.h). */
+static bool is_stored_form(const struct intervention *i)
+{
+    return strstr(i->host, "xn--") == NULL &&
+           slice_ends_nocase(slice_string(i->target), slice_string(i->host));
+}
+
 /* Narrows the walk by an index, if one helps. If not, all messages are read. */
 static void walk_filter(const struct queue *q, const struct intervention_work *w,
                         struct spool_filter *f)
@@ -419,7 +427,7 @@ static void walk_filter(const struct queue *q, const struct intervention_work *w
     const struct intervention *i = w->about;
     bool has_redirects;
 
-    if (i == NULL) {
+    if (i == NULL || !is_stored_form(i)) {
         return;
     }
     has_redirects = interventions_count(&q->interventions, INTERVENTION_REDIRECT) >

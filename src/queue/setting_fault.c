@@ -7,6 +7,7 @@
 #include "clock.h"
 #include "failure.h"
 #include "log.h"
+#include "nexthop.h"
 #include "param.h"
 #include "policy.h"
 #include "queue.h"
@@ -54,7 +55,9 @@ static struct route_origin rule_origin(const struct queue *q, const struct activ
                                        struct slice nexthop)
 {
     const struct conf *conf = q->conf;
-    bool is_default = slice_equal_nocase(nexthop, slice_string(conf->default_filter_nexthop));
+    char room[ROUTE_NEXTHOP_MAX];
+    bool is_default = slice_equal_nocase(
+        nexthop, nexthop_canonical(slice_string(conf->default_filter_nexthop), room, sizeof room));
 
     if (leads_to(q, conf->content_filter, r, nexthop)) {
         return route_setting(conf, ROUTE_BY_CONTENT_FILTER,

@@ -14,7 +14,9 @@ static void the_login_that_fits_best_is_found(void **unused)
         "  [smtp.example.org]:587\t@Shop.example  shop@shop.example:two  words: x \n"
         "[smtp.example.org]:587 A@shop.example other:pass\n"
         "[smtp.example.org]:587 later:unused\n"
-        "relay.example:26 user@relay.example:p";
+        "relay.example:26 user@relay.example:p\n"
+        "b\xc3\xbc"
+        "cher.test. u:q\n";
     static const struct {
         const char *nexthop, *sender, *want_user, *want_password;
     } cases[] = {
@@ -27,6 +29,7 @@ static void the_login_that_fits_best_is_found(void **unused)
         {"relay.example", "a@b", NULL, NULL},
         {"smtp.example.org", "a@b", NULL, NULL},
         {"[smtp.example.org]:submission", "x@y", "app", "secret"},
+        {"[xn--bcher-kva.test]:26", "x@y", "u", "q"},
     };
     struct login_list *list;
     struct buf error;

@@ -131,5 +131,46 @@ static void options_belong_to_the_listener_before_them(void **state)
     assert_false(listen_next(&list, &at, &url, &options));
 }
 
-UNIT_MAIN(cmocka_unit_test(options_belong_to_the_listener_before_them),
+#define UE "\xc3\xbc"
+
+static void a_next_hop_has_one_canonical_form(void **state)
+{
+    static const struct {
+        const char *text, *want;
+    } cases[] = {
+        {"b" UE "cher.test", "xn--bcher-kva.test"},
+        {"[b" UE "cher.test]", "[xn--bcher-kva.test]"},
+        {"[mx.b" UE "cher.test.]:587", "[mx.xn--bcher-kva.test]:587"},
+        {"smtp/b" UE "cher.test:26", "smtp/xn--bcher-kva.test:26"},
+        {"*.b" UE "cher.test", "*.xn--bcher-kva.test"},
+        {"b" UE "cher.test, [a.test.], c.test", "xn--bcher-kva.test, [a.test], c.test"},
+        {"A.example.", "A.example"},
+        {"a.example.:26", "a.example:26"},
+        {"a..", "a.."},
+        {"*.", "*."},
+        {".", "."},
+        {"[IPv6:2001:db8::1]:25", "[IPv6:2001:db8::1]:25"},
+        {"unix:/run/b" UE "cher.", "unix:/run/b" UE "cher."},
+        {"lmtp/unix:/run/b" UE "cher.", "lmtp/unix:/run/b" UE "cher."},
+        {"", ""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct slice text = slice_string(cases[i].text), got;
+        size_t len = strlen(cases[i].want);
+        char room[100];
+
+        got = nexthop_canonical(text, room, sizeof room);
+        assert_true(slice_equal(got, slice_string(cases[i].want)));
+        assert_true(slice_equal(nexthop_canonical(got, room + 50, 50), got));
+        if (!slice_equal(got, text)) {
+            assert_ptr_equal(nexthop_canonical(text, room, len).ptr, room);
+            assert_ptr_equal(nexthop_canonical(text, room, len - 1).ptr, text.ptr);
+        }
+    }
+}
+
+UNIT_MAIN(cmocka_unit_test(a_next_hop_has_one_canonical_form),
+          cmocka_unit_test(options_belong_to_the_listener_before_them),
           cmocka_unit_test(next_hops_have_one_of_four_forms), cmocka_unit_test(listeners_are_urls))

@@ -73,6 +73,10 @@ static void explicit_next_hops_are_stronger_than_relayhost(void **state)
         {"relayhost = [hub.example]\n", "smtp:[hub.example]"},
         {"relayhost = [hub.example]\ndefault_transport = relay:other.example:26\n",
          "relay:other.example:26"},
+        {"relayhost = [hub.b\xc3\xbc"
+         "cher.test.]:26\n",
+         "smtp:[hub.xn--bcher-kva.test]:26"},
+        {"default_transport = error:5.1.1 gr\xc3\xbcn.\n", "error:5.1.1 gr\xc3\xbcn."},
         {"relayhost = [hub.example]\nrelay_domains = a.example\n", "relay:[hub.example]"},
         {"relayhost = [hub.example]\nlocal_domains = a.example\n", "local:a.example"},
         {"local_domains = a.example\nlocal_transport = error:5.1.1 moved\n", "error:5.1.1 moved"},
