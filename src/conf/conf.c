@@ -1603,8 +1603,13 @@ static void check_clause_user(struct loader *l, const struct transport_slot *slo
                               const struct clause *c)
 {
     struct policy policy;
+    const size_t user = (size_t)(param_find_in_clause(SLICE("user")) - param_table);
+    const size_t agent = (size_t)(param_find_in_clause(SLICE("agent")) - param_table);
     const char *problem;
 
+    if (clause_is_of_all(c) && !c->body->own.set[user] && !c->body->own.set[agent]) {
+        return; /* the user is that of the transport, whose clause or parameter is checked */
+    }
     policy_of_clause(l->conf, slot, c, &policy);
     problem = delivers_here(&policy) ? user_problem(l, &policy) : NULL;
     if (problem != NULL) {

@@ -56,6 +56,7 @@ struct transport_slot {
     struct conf_transport public;
     struct policy start;          /* values of rules 4 and 5 of policy.h */
     const struct layer *declared; /* values of rule 2; NULL: none */
+    const struct layer *whole;    /* values of the first clause NAME and a star; NULL: none */
 };
 
 struct conf_private {
@@ -103,6 +104,9 @@ void policy_of_clause(const struct conf *conf, const struct transport_slot *slot
 
 /* Does the pattern of the clause name exactly one transport and all of its next hops? */
 bool clause_is_whole_transport(const struct clause *c);
+
+/* Does the clause concern next hops of every transport? */
+bool clause_is_of_all(const struct clause *c);
 
 /* Does the clause declare a transport (rule 2 of policy.h)? */
 bool clause_declares(const struct clause *c);

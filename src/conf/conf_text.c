@@ -286,6 +286,7 @@ void conf_print_man(struct buf *out)
         "A value that depends on the destination is the first of: the first clause that matches,\n"
         "the clause that declares the transport, the clause */*, the parameter\n"
         "TRANSPORT_name, and the parameter for all transports.\n"
+        "After a clause of all transports, */NEXTHOP, the first clause NAME/* comes second.\n"
         "A clause whose pattern is NAME/* and that says agent= or command= declares a transport.\n"
         "Built-in transports are smtp, relay, lmtp, local, error, retry and discard;\n"
         "local has destination_recipient_limit 1 and destination_concurrency_limit 2.\n"

@@ -57,6 +57,11 @@ bool clause_is_whole_transport(const struct clause *c)
     return glob_is_plain(c->channel) && slice_equal(c->host, SLICE("*"));
 }
 
+bool clause_is_of_all(const struct clause *c)
+{
+    return !c->is_class && slice_equal(c->channel, SLICE("*"));
+}
+
 bool clause_declares(const struct clause *c)
 {
     const struct param *agent = param_find_in_clause(SLICE("agent"));
@@ -152,6 +157,15 @@ void policy_prepare(struct conf *conf)
             }
         }
     }
+    for (size_t i = inner->clause_count; i-- > 0;) { /* so that the first one remains */
+        const struct clause *c = &inner->clauses[i];
+        struct transport_slot *slot =
+            clause_is_whole_transport(c) ? slot_find(inner, c->channel) : NULL;
+
+        if (slot != NULL && !c->is_class) {
+            slot->whole = &c->body->own;
+        }
+    }
     for (size_t i = 0; i < inner->override_count && conf_spool_routes(conf); i++) {
         const char *name = inner->overrides[i].transport; /* the only mention of such a transport */
 
@@ -211,6 +225,9 @@ static void apply_clauses(const struct conf_private *inner, const struct transpo
 
     layer_apply(policy, origins, match != NULL ? match->body->base : inner->defaults_clause);
     layer_apply(policy, origins, slot != NULL && !routes ? slot->declared : NULL);
+    if (slot != NULL && !routes && match != NULL && clause_is_of_all(match)) {
+        layer_apply(policy, origins, slot->whole);
+    }
     layer_apply(policy, origins, match != NULL ? &match->body->own : NULL);
     policy->ring = match != NULL ? (uint32_t)(match - inner->clauses) + 1 : 0;
     if (inner->dialect != NULL) {

@@ -4,7 +4,8 @@
  * Each value is the first of
  *   1. the first clause of the file whose pattern matches (and no other),
  *   2. the clause that declares the transport (pattern NAME or
- *      NAME/ with a star after it, and agent= or command=),
+ *      NAME/ with a star after it, and agent= or command=); if the transport of the
+ *      clause of rule 1 is a star, before that also the first clause with such a pattern,
  *   3. the clause `*` (stars on both sides), as it was at the clause of rule 1,
  *   4. the parameter TRANSPORT_name (built in: local_destination_recipient_limit = 1 and
  *      local_destination_concurrency_limit = 2),

@@ -222,6 +222,18 @@ class DeliveryUsers(sluice.TestCase):
         self.refused(r"clause `local/a\*': it needs user=NAME", "local/a*\n    maildir=a/%u/\nlocal/*\n    user=nobody\n")
         self.refused(r"local_transport leads to transport `local': it needs user=NAME")
 
+    def test_a_clause_of_all_transports_needs_no_user(self):
+        """It does not declare local, whose own clause names the user, also for what the other one matches."""
+        clause = "*/%s\n    destination_concurrency_limit=3\n"
+        d = self.plan(clause % "big.example", local_domains="")
+        checked = d.cli("config", "check", d.config)
+        self.assertEqual((checked.returncode, checked.stderr), (0, ""))
+        self.refused(r"clause `\*/a': user=root: nothing is delivered as root", "*/a\n    user=root\n", local_domains="")
+        d = self.plan(clause % "box.test" + "local/*\n    agent=maildir maildir=box/%u/ user=games\n")
+        d.write_config(log="file:%s/log" % d.directory)
+        d.start()
+        self.arrives_as(d, "games")
+
     def test_root_is_refused_to_anybody_who_checks(self):
         clause = "local/*\n    agent=maildir maildir=box/%%u/ user=%s\n"
         for user in ("root", "0"):

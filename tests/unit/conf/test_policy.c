@@ -1,7 +1,11 @@
 #include "unit.h"
 
+#include <stdio.h>
+
 #include "conf.h"
 #include "param.h"
+
+#define UE "\xc3\xbc" /* u umlaut */
 
 static const struct conf_world world = {.hostname = "mail.example.org"};
 
@@ -288,7 +292,51 @@ static void the_clause_of_a_destination_matches_it_alone(void **state)
     buf_fini(&text);
 }
 
-UNIT_MAIN(cmocka_unit_test(the_clause_of_a_destination_matches_it_alone),
+static void a_clause_of_all_transports_lies_over_the_clause_of_its_transport(void **state)
+{
+    struct conf *c = load("*/shop.example maxthr=3\n"
+                          "local/* user=nobody maildir=/m/%u/\n"
+                          "smtp/* maxthr=7 skew=2\n"
+                          "slow/* agent=lmtp skew=4\n");
+
+    (void)state;
+    assert_string_equal(policy(c, "local", "shop.example").user, "nobody");
+    assert_string_equal(policy(c, "local", "shop.example").maildir, "/m/%u/");
+    assert_int_equal(policy(c, "local", "shop.example").maxthr, 3);
+    assert_int_equal(policy(c, "smtp", "shop.example").maxthr, 3);
+    assert_int_equal(policy(c, "smtp", "shop.example").skew, 2);
+    assert_int_equal(policy(c, "slow", "shop.example").agent, CONF_AGENT_LMTP);
+    assert_int_equal(policy(c, "slow", "shop.example").skew, 4);
+    conf_free(c);
+    c = load("smtp/shop.example maxthr=3\nsmtp/* maxthr=7 skew=2\n");
+    assert_int_equal(policy(c, "smtp", "shop.example").skew, 5); /* a clause that names it: alone */
+    conf_free(c);
+}
+
+static void a_clause_matches_every_form_of_a_name(void **state)
+{
+    static const char *const hops[] = {"[b" UE "cher.test]:26", "[xn--bcher-kva.test]:26",
+                                       "[B" UE "cher.test.]:26"};
+    char text[100];
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(hops); i++) {
+        (void)snprintf(text, sizeof text, "smtp/%s maxthr=3\nsmtp/*.%s maxthr=4\n", hops[i],
+                       "b" UE "cher.test.");
+        struct conf *c = load(text);
+
+        for (size_t k = 0; k < COUNT(hops); k++) {
+            assert_int_equal(policy(c, "smtp", hops[k]).maxthr, 3);
+        }
+        assert_int_equal(policy(c, "smtp", "mx.b" UE "cher.test").maxthr, 4);
+        assert_int_equal(policy(c, "smtp", "mx.xn--bcher-kva.test").maxthr, 4);
+        conf_free(c);
+    }
+}
+
+UNIT_MAIN(cmocka_unit_test(a_clause_of_all_transports_lies_over_the_clause_of_its_transport),
+          cmocka_unit_test(a_clause_matches_every_form_of_a_name),
+          cmocka_unit_test(the_clause_of_a_destination_matches_it_alone),
           cmocka_unit_test(destinations_of_a_clause_share_its_ring),
           cmocka_unit_test(each_value_tells_where_it_stands),
           cmocka_unit_test(personal_mail_has_ten_turns_and_bulk_is_divided_by_default),
