@@ -1443,6 +1443,46 @@ static void warn_of_transport(struct loader *l, const struct clause *c)
                 is_domain ? (int)c->channel.len : 0, c->channel.ptr, is_domain ? "'?" : "");
 }
 
+static bool has_empty_label(struct slice name)
+{
+    for (size_t i = 1; i < name.len; i++) {
+        if (name.ptr[i - 1] == '.' && name.ptr[i] == '.') {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Can the host be a name or an address? Returns true if that is not obvious. */
+static bool can_be_host(const struct nexthop *n)
+{
+    bool is_number = !n->use_mx && !n->is_address; /* like an address of IPv4, if all are digits */
+
+    for (size_t i = 0; i < n->host.len; i++) {
+        is_number = is_number && (ascii_is_digit(n->host.ptr[i]) || n->host.ptr[i] == '.');
+    }
+    return n->is_address || (!is_number && !has_empty_label(n->host));
+}
+
+/* Can the end of a pattern with special bytes be a port, or is there none? */
+static bool can_end_with_port(struct slice pattern)
+{
+    size_t colon = slice_find_last(pattern, ':');
+    struct slice port = slice_skip(pattern, colon + 1);
+    uint16_t number;
+
+    if (colon == pattern.len ||
+        slice_find(port, ']') < port.len) { /* or it is of an IPv6 address */
+        return true;
+    }
+    for (size_t i = 0; i < port.len; i++) {
+        if (!ascii_is_digit(port.ptr[i])) {
+            return true; /* a service, or a pattern */
+        }
+    }
+    return port_parse(port, 1, &number);
+}
+
 /* Can a pattern match a next hop, or a list of them, of an SMTP or LMTP client? Returns true if
  * that is not obvious. */
 static bool can_be_next_hop(struct slice pattern)
@@ -1453,10 +1493,12 @@ static bool can_be_next_hop(struct slice pattern)
         return true; /* empty: the transport as a whole */
     }
     if (!nexthop_pattern_is_plain(pattern)) {
-        return slice_find(pattern, '@') == pattern.len;
+        return slice_find(pattern, '@') == pattern.len && !has_empty_label(pattern) &&
+               can_end_with_port(pattern);
     }
     while (pattern.ptr != NULL) {
-        if (!nexthop_parse(slice_trim(slice_cut(&pattern, ',')), &n)) {
+        if (!nexthop_parse(slice_trim(slice_cut(&pattern, ',')), &n) ||
+            (!n.is_unix && !can_be_host(&n))) {
             return false;
         }
     }

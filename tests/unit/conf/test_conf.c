@@ -218,6 +218,16 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
          "1:1 warning: clause `smtp/[mx_1!]' can match no destination: " NEXT_HOP},
         {"smtp/a.example:99999 maxthr=1",
          "1:1 warning: clause `smtp/a.example:99999' can match no destination: " NEXT_HOP},
+        {"smtp/*.a.example:99999 maxthr=1",
+         "1:1 warning: clause `smtp/*.a.example:99999' can match no destination: " NEXT_HOP},
+        {"smtp/[mx*.a.example]:0 maxthr=1",
+         "1:1 warning: clause `smtp/[mx*.a.example]:0' can match no destination: " NEXT_HOP},
+        {"smtp/a..example maxthr=1",
+         "1:1 warning: clause `smtp/a..example' can match no destination: " NEXT_HOP},
+        {"smtp/*..example maxthr=1",
+         "1:1 warning: clause `smtp/*..example' can match no destination: " NEXT_HOP},
+        {"smtp/[300.1.1.1] maxthr=1",
+         "1:1 warning: clause `smtp/[300.1.1.1]' can match no destination: " NEXT_HOP},
         {"sm*p?/* maxthr=1", "1:1 warning: clause `sm*p?/*' has no effect: nothing declares a "
                              "transport `sm*p?'"},
         {"slow/* maxthr=1", "1:1 warning: clause `slow/*' has no effect: nothing declares a "
