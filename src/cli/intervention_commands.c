@@ -7,8 +7,10 @@
 
 #include "check.h"
 #include "commands.h"
+#include "intervention.h"
 #include "json.h"
-#include "policy.h"
+#include "limit_clauses.h"
+#include "mem.h"
 #include "value.h"
 #include "words.h"
 
@@ -325,22 +327,42 @@ static json_t *list_all(struct talk *t, int *ret_status)
     return all;
 }
 
-/* Prints the clause of a configuration that is equivalent to a limit. */
-static void print_clause(const json_t *i)
+/* Prints the clauses of a configuration that have the effect of all limits. */
+static void print_clauses(const struct conf *conf, const json_t *all)
 {
-    struct slice destination = slice_string(member_text(i, "destination"));
-    struct buf pattern;
+    struct intervention **limits = mem_array(json_array_size(all) + 1, sizeof *limits);
+    struct limit_clause *clauses;
+    size_t n, count = 0, clause_count;
+    struct buf error;
+    json_t *i;
 
-    if (strcmp(member_text(i, "verb"), "limit") != 0) {
-        return;
+    buf_init(&error, 4096);
+    json_array_foreach((json_t *)(uintptr_t)all, n, i)
+    {
+        if (strcmp(member_text(i, "verb"), "limit") != 0) {
+            continue;
+        }
+        limits[count] = intervention_read_stored(conf, i, &error);
+        if (limits[count] == NULL) { /* a daemon of another version has it */
+            fprintf(stderr, "sluice: %s: %s\n", member_text(i, "name"), buf_cstr(&error));
+            buf_clear(&error);
+            continue;
+        }
+        intervention_number(limits[count++], (uint64_t)member_integer(i, "number"));
     }
-    buf_init(&pattern, 2 * destination.len + sizeof "*/");
-    clause_put_pattern(&pattern, destination);
-    put_text(stdout, buf_cstr(&pattern));
-    fputs("\n    ", stdout);
-    print_values(stdout, json_object_get(i, "values"));
-    fputc('\n', stdout);
-    buf_fini(&pattern);
+    clauses = limit_clauses_new((const struct intervention *const *)limits, count, &clause_count);
+    for (n = 0; n < clause_count; n++) {
+        put_text(stdout, clauses[n].pattern);
+        fputs("\n    ", stdout);
+        print_values(stdout, clauses[n].values);
+        fputc('\n', stdout);
+    }
+    limit_clauses_free(clauses, clause_count);
+    for (n = 0; n < count; n++) {
+        intervention_unref(limits[n]);
+    }
+    mem_free(limits);
+    buf_fini(&error);
 }
 
 static void print_long(const json_t *i)
@@ -380,11 +402,12 @@ int run_interventions(const struct command *c, const struct args *a)
     all = list_all(&t, &status);
     json_array_foreach(all, n, i)
     {
-        if (a->as_config) {
-            print_clause(i);
-        } else if (!a->json) {
+        if (!a->as_config && !a->json) {
             print_long(i);
         }
+    }
+    if (all != NULL && a->as_config) {
+        print_clauses(t.conf, all);
     }
     if (all != NULL && a->json && !a->as_config) {
         put_json(stdout, all);

@@ -590,7 +590,7 @@ static int status_offline(struct ask *ask, const struct args *a)
     if (a->json) {
         put_json(stdout, totals);
     } else {
-        status_print(stdout, totals);
+        queue_status_print(stdout, totals);
     }
     json_decref(totals);
     return EX_UNAVAILABLE;
@@ -629,7 +629,7 @@ static int look_status(struct ask *ask, const struct args *a)
         json_decref(answer);
         return EX_OK;
     }
-    status_print(stdout, answer);
+    queue_status_print(stdout, answer);
     json_decref(answer);
     return each_site(ask, print_troubled_site, &shown);
 }

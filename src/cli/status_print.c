@@ -196,7 +196,7 @@ static void print_nodes(FILE *out, const json_t *cluster)
     }
 }
 
-void status_print(FILE *out, const json_t *status)
+void queue_status_print(FILE *out, const json_t *status)
 {
     static const char *const messages[][2] = {{"incoming", "incoming"},
                                               {"deferred", "deferred"},

@@ -12,7 +12,7 @@
 /* Prints the overview, an answer of /v1/status. In a cluster its member "cluster" is the answer of
  * /v1/cluster: counts and memory are then those of all nodes. Missing values, which only a running
  * daemon has, are left out. */
-void status_print(FILE *out, const json_t *status);
+void queue_status_print(FILE *out, const json_t *status);
 
 /* Prints a destination in the scheduler's memory, in several lines. `now` is seconds since 1970. */
 void site_print(FILE *out, const json_t *site, double now);

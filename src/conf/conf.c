@@ -1359,34 +1359,11 @@ static void check_combinations(struct loader *l)
     check_local(l);
 }
 
-/* Has the pattern no special bytes except these? */
-static bool has_only(struct slice pattern, const char *specials)
-{
-    for (size_t i = nexthop_pattern_bracket(pattern); i < pattern.len; i++) {
-        if (memchr("*?[{\\", pattern.ptr[i], 5) != NULL &&
-            strchr(specials, pattern.ptr[i]) == NULL) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Does the first pattern match everything that the second matches? Returns false if that is not
- * obvious. For transports, classes and next hops; only next hops have brackets. */
-static bool covers(struct slice general, struct slice special)
-{
-    if (slice_equal(general, special) ||
-        (nexthop_pattern_is_plain(special) && nexthop_match(general, special))) {
-        return true;
-    }
-    /* Only a star of the first pattern can match a special byte of the second. */
-    return has_only(general, "*") && has_only(special, "*?") && nexthop_match(general, special);
-}
-
 static bool clause_covers_pattern(const struct clause *above, struct slice channel,
                                   struct slice host)
 {
-    return covers(above->lower_channel, channel) && covers(above->host, host);
+    return nexthop_pattern_covers(above->lower_channel, channel) &&
+           nexthop_pattern_covers(above->host, host);
 }
 
 /* Warns of clauses after a more general one. They have no effect, because the first match

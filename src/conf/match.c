@@ -177,6 +177,28 @@ bool nexthop_pattern_is_plain(struct slice pattern)
     return glob_is_plain(slice_skip(pattern, nexthop_pattern_bracket(pattern)));
 }
 
+/* Has the pattern no special bytes except these? */
+static bool has_only(struct slice pattern, const char *specials)
+{
+    for (size_t i = nexthop_pattern_bracket(pattern); i < pattern.len; i++) {
+        if (memchr("*?[{\\", pattern.ptr[i], 5) != NULL &&
+            strchr(specials, pattern.ptr[i]) == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool nexthop_pattern_covers(struct slice general, struct slice special)
+{
+    if (slice_equal(general, special) ||
+        (nexthop_pattern_is_plain(special) && nexthop_match(general, special))) {
+        return true;
+    }
+    /* Only a star of the first pattern can match a special byte of the second. */
+    return has_only(general, "*") && has_only(special, "*?") && nexthop_match(general, special);
+}
+
 void nexthop_put_pattern(struct buf *out, struct slice nexthop)
 {
     size_t literal = nexthop_pattern_bracket(nexthop);

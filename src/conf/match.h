@@ -30,6 +30,10 @@ const char *nexthop_pattern_error(struct slice pattern);
 bool nexthop_pattern_is_plain(struct slice pattern);
 size_t nexthop_pattern_bracket(struct slice pattern);
 
+/* Does the first pattern match everything that the second matches? Returns false if that is not
+ * obvious. Also for transports and classes, which have no brackets. */
+bool nexthop_pattern_covers(struct slice general, struct slice special);
+
 /* Appends the pattern that matches this next hop and no other. *out is sticky. */
 void nexthop_put_pattern(struct buf *out, struct slice nexthop);
 

@@ -345,6 +345,16 @@ static const struct {
     {"transport_rate_delay", true},
 };
 
+bool intervention_is_of_transport(const char *name)
+{
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        if (strcmp(limits[i].name, name) == 0) {
+            return limits[i].of_transport;
+        }
+    }
+    return false;
+}
+
 static bool read_value(const struct intervention *i, const char *name, const json_t *value,
                        struct buf *error)
 {

@@ -137,6 +137,9 @@ bool intervention_matches_destination(const struct intervention *i, const char *
  * patterns, transports, classes; among equals the newest is first. */
 bool intervention_precedes(const struct intervention *a, const struct intervention *b);
 
+/* Is the parameter, a name in the values of a limit, one of a transport as a whole? */
+bool intervention_is_of_transport(const char *name);
+
 /* Sets the values of a limit in a policy. */
 void intervention_limit(const struct intervention *i, struct policy *policy);
 

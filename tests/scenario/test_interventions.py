@@ -180,6 +180,68 @@ class Interventions(sluice.TestCase):
         d.cli("cancel", "limit-2", check=True)
         self.eventually(lambda: (window(), limit()) == (20, 100), window)
 
+    def test_limits_become_clauses_with_their_effect(self):
+        """Whatever the order in which they were set, and with the marks of clauses that have a meaning there."""
+        d = self.two_sites()
+        for target, *values in (("smtp/", "destination_concurrency_limit=8", "maxthr=30"),
+                                ("smtp/[192.0.2.7]:25", "destination_concurrency_limit=2"),
+                                ("smtp/*.dom.test", "destination_concurrency_limit=4"),
+                                ("smtp/a.dom.test", "destination_concurrency_limit=5"), ("big.example", "maxthr=31"),
+                                ("b\u00fccher.test", "destination_concurrency_limit=3")):
+            d.cli("limit", target, *values, check=True)
+        path = os.path.join(d.directory, "with-clauses")
+        with open(d.config) as f, open(path, "w") as g:
+            g.write(d.cli("interventions", "--as-config", check=True).stdout + f.read())
+        checked = d.cli("config", "check", path)
+        self.assertEqual((checked.returncode, checked.stderr.count("has no effect")), (0, 0), checked.stderr)
+        for destination, limit, maxthr in (
+                ("smtp/[192.0.2.7]:25", 2, 30), ("smtp/b.dom.test", 4, 30), ("smtp/a.dom.test", 5, 30), ("smtp/c.test", 8, 30),
+                ("smtp/big.example", 8, 31), ("relay/big.example", 20, 31), ("smtp/xn--bcher-kva.test", 3, 30),
+                ("smtp/b\u00fccher.test", 3, 30), ("relay/xn--bcher-kva.test", 3, 0), ("relay/c.test", 20, 0)):
+            shown = d.cli("-c", path, "config", "show", "--for", destination).stdout
+            self.assertRegex(shown, r"(?m)^ *destination_concurrency_limit *= *%d\b" % limit, destination)
+            self.assertRegex(shown, r"(?m)^ *maxthr *= *%d\b" % maxthr, destination)
+
+    def test_a_name_with_an_umlaut_is_found_in_either_form(self):
+        d = self.two_sites()
+        forms, count = ("b\u00fccher.test", "xn--bcher-kva.test"), 0
+        for scope in ([], ["--sender"]):
+            for target in forms:
+                d.cli("pause", *scope, target, check=True)
+                for form in forms:
+                    sender, recipient = ("a@" + form, "b@other.example") if scope else ("a@example.org", "b@" + form)
+                    d.send(sender, [recipient], mail_options=("SMTPUTF8",))
+                self.waits(d, 2)
+                self.assertEqual(len(self.rest.recipients()), count)
+                d.cli("resume", *scope, target, check=True)
+                count += 2
+                self.eventually(lambda: len(self.rest.recipients()) == count)
+                self.eventually(lambda: d.queue() == [])
+
+    def test_waiting_mail_for_a_name_with_an_umlaut_follows_a_redirect(self):
+        dead, site = self.site(rcpt="450 4.2.0 not now"), self.site()
+        d = self.routed({"*": "smtp:" + dead.nexthop})
+        for form in ("b\u00fccher.test", "xn--bcher-kva.test"):
+            d.send("a@example.org", ["b@" + form], mail_options=("SMTPUTF8",))
+        self.waits(d, 2)
+        d.cli("redirect", "b\u00fccher.test", site.nexthop, check=True)
+        self.eventually(lambda: len(site.recipients()) == 2, lambda: d.queue())
+
+    def test_a_next_hop_with_an_umlaut_has_one_name(self):
+        """As a destination, whoever writes it; a final dot is no difference either."""
+        d = self.daemon(relayhost="[mx.b\u00fccher.test.]:26", smtp_dns_server="127.0.0.1:%d" % sluice.free_port())
+        for count, target in enumerate(("smtp/[mx.b\u00fccher.test]:26", "[MX.xn--bcher-kva.test.]:26", "[mx.*.test]:26"), 1):
+            d.cli("pause", target, check=True)
+            if count > 1:
+                d.cli("cancel", "pause-%d" % (count - 1), check=True)
+            d.send("a@example.org", ["b@shop.example"])
+            self.waits(d, count)
+            why = d.cli("why", "smtp/[mx.b\u00fccher.test]:26").stdout
+            self.assertIn("smtp/[mx.xn--bcher-kva.test]:26", why)
+            self.assertIn("pause-%d" % count, why)
+        self.assertEqual({r["nexthop"] for m in d.queue() for r in d.message(m["queue_id"])["recipients"]},
+                         {"[mx.xn--bcher-kva.test]:26"})
+
     def test_bad_input(self):
         d = self.two_sites()
         for body, words in (({}, "verb: pause, bounce, redirect or limit"),

@@ -14,7 +14,7 @@ static void a_daemon_that_is_down_shows_what_the_spool_knows(void **state)
     FILE *out = open_memstream(&text, &size);
 
     (void)state;
-    status_print(out, totals);
+    queue_status_print(out, totals);
     assert_int_equal(fclose(out), 0);
     assert_string_equal(text, "daemon       not running\n"
                               "messages     1 incoming, 2 deferred, 3 on hold, 4 corrupt\n"
@@ -33,7 +33,7 @@ static void storage_that_fails_is_told(void **state)
     FILE *out = open_memstream(&text, &size);
 
     (void)state;
-    status_print(out, status);
+    queue_status_print(out, status);
     assert_int_equal(fclose(out), 0);
     assert_non_null(strstr(text, "daemon       running, version 1, process 7, for 3m 12s\n"));
     assert_non_null(strstr(text, "0 bytes of mail, 1.0 KiB free; IT FAILS, no mail is accepted; "
@@ -72,7 +72,7 @@ static void faults_that_were_found_are_told(void **state)
     FILE *out = open_memstream(&text, &size);
 
     (void)state;
-    status_print(out, status);
+    queue_status_print(out, status);
     assert_int_equal(fclose(out), 0);
     assert_non_null(strstr(text, "faults       2 faults FOUND, 1 repaired; the last at "
                                  "2025-11-20 13:02:04:\n  A: lost\n"));
