@@ -24,6 +24,7 @@
 #include "listing.h"
 #include "log.h"
 #include "mem.h"
+#include "nexthop.h"
 #include "operation.h"
 #include "queue.h"
 #include "queue_measures.h"
@@ -175,6 +176,69 @@ static void add_target(struct queue *q, enum change change, json_t *value, struc
     }
 }
 
+/* A next hop, "nexthop" or "transport/nexthop", to which mail goes, or would go without
+ * redirects. */
+struct old_route {
+    const struct queue *q;
+    struct slice wanted;
+};
+
+static bool is_place(struct slice wanted, struct slice transport, struct slice nexthop)
+{
+    char room[ROUTE_NEXTHOP_MAX];
+    struct slice place = nexthop_canonical(wanted, room, sizeof room);
+    size_t slash = transport.len;
+
+    if (slice_equal_nocase(place, nexthop)) {
+        return true;
+    }
+    return place.len > slash && place.ptr[slash] == '/' && slice_starts(place, transport) &&
+           slice_equal_nocase(slice_skip(place, slash + 1), nexthop);
+}
+
+/* Does a recipient of the message have this next hop or domain, or would it without redirects?
+ * Returns false for a message that can't be read. */
+static bool leads_or_led_to(const void *context, struct msg_id id)
+{
+    const struct old_route *old = context;
+    struct spool *sp = old->q->spool;
+    struct spool_rcpt page[100];
+    struct spool_message m;
+    char sender[SPOOL_SENDER_MAX];
+    struct slice from;
+    struct route route;
+    uint32_t after = 0;
+    size_t count;
+
+    if (spool_read(sp, id, &m) != 0 || m.sender.len > sizeof sender) {
+        return false;
+    }
+    from = slice_of(sender, m.sender.len);
+    memcpy(sender, m.sender.len > 0 ? m.sender.ptr : "", m.sender.len);
+    do {
+        if (spool_read_rcpts(sp, id, after, true, 100, page, &count) != 0) {
+            return false;
+        }
+        for (size_t i = 0; i < count; i++) {
+            const struct spool_rcpt *r = &page[i];
+
+            after = r->n;
+            if (slice_equal_nocase(route_domain(r->address), old->wanted) ||
+                (r->transport.len > 0 && is_place(old->wanted, r->transport, r->nexthop))) {
+                return true;
+            }
+            if (r->route_generation == SPOOL_ROUTE_FIXED) {
+                continue;
+            }
+            route_address(old->q->conf, from, r->address, &route);
+            if (is_place(old->wanted, slice_string(route.transport), slice_string(route.nexthop))) {
+                return true;
+            }
+        }
+    } while (count == 100);
+    return false;
+}
+
 /* Finds the messages of a change: an array of ids, or one page of a filter. A query between nodes
  * (`is_inner`) has the ids of its page. */
 static unsigned change_targets(struct queue *q, enum change change, const json_t *question,
@@ -186,6 +250,7 @@ static unsigned change_targets(struct queue *q, enum change change, const json_t
     json_t *filter = json_object_get(question, "filter");
     const char *after = json_string_value(json_object_get(question, "after")), *error, *key;
     struct listing_filter f;
+    struct old_route old;
     struct msg_id last;
     size_t i;
     json_t *value;
@@ -240,10 +305,18 @@ static unsigned change_targets(struct queue *q, enum change change, const json_t
     if (after != NULL && !spool_id_parse(slice_string(after), &f.spool.after)) {
         return listing_error(400, ret_answer, "after: a queue id is expected");
     }
+    old = (struct old_route){.q = q, .wanted = f.spool.destination};
+    if (change == CHANGE_FLUSH && f.spool.destination.len > 0 && !conf_spool_routes(q->conf) &&
+        interventions_may_lead_from(q, f.spool.destination)) {
+        f.spool.destination = SLICE(""); /* the stored route is the new one */
+        f.extra = leads_or_led_to;
+        f.context = &old;
+    }
     rc = listing_scan(q->spool, &f, CHANGE_PAGE, ids, ret_count, &last, ret_more);
     if (rc == 0 && *ret_count == 0 && !*ret_more && change == CHANGE_FLUSH) {
         /* A redirect has taken that mail elsewhere, and with it its stored route. */
-        f.spool.destination = interventions_leads_to(q, f.spool.destination);
+        f.extra = NULL;
+        f.spool.destination = interventions_leads_to(q, old.wanted);
         rc = f.spool.destination.len == 0
                  ? 0
                  : listing_scan(q->spool, &f, CHANGE_PAGE, ids, ret_count, &last, ret_more);

@@ -10,6 +10,7 @@
 #include "listing.h"
 #include "log.h"
 #include "mem.h"
+#include "nexthop.h"
 #include "operation.h"
 #include "park_key.h"
 #include "queue.h"
@@ -904,26 +905,48 @@ const struct intervention *interventions_pause_of(const struct queue *q, const c
     return choose(&f, INTERVENTION_PAUSE);
 }
 
-struct slice interventions_leads_to(const struct queue *q, struct slice wanted)
+/* Is the override a redirect of all mail for this place, "nexthop" or "transport/nexthop"? */
+static bool redirects_place(const struct intervention *i, struct slice wanted)
 {
-    struct slice nexthop = wanted, transport = slice_cut(&nexthop, '/');
-    const struct intervention *i, *best = NULL;
+    char room[ROUTE_NEXTHOP_MAX];
+    struct slice place = nexthop_canonical(wanted, room, sizeof room);
+    struct slice nexthop = place, transport = slice_cut(&nexthop, '/');
 
     if (nexthop.ptr == NULL) {
-        nexthop = wanted;
+        nexthop = place;
         transport = SLICE("");
     }
+    return i->verb == INTERVENTION_REDIRECT && i->scope == INTERVENTION_DESTINATION &&
+           slice_equal_nocase(slice_string(i->host), nexthop) &&
+           (i->transport == NULL || transport.len == 0 ||
+            slice_equal(slice_string(i->transport), transport));
+}
+
+struct slice interventions_leads_to(const struct queue *q, struct slice wanted)
+{
+    const struct intervention *i, *best = NULL;
+
     TAILQ_FOREACH(i, &q->interventions.list, next)
     {
-        if (i->verb == INTERVENTION_REDIRECT && i->scope == INTERVENTION_DESTINATION &&
-            slice_equal_nocase(slice_string(i->host), nexthop) &&
-            (i->transport == NULL || transport.len == 0 ||
-             slice_equal(slice_string(i->transport), transport)) &&
-            (best == NULL || intervention_precedes(i, best))) {
+        if (redirects_place(i, wanted) && (best == NULL || intervention_precedes(i, best))) {
             best = i;
         }
     }
     return best != NULL ? slice_string(best->to) : SLICE("");
+}
+
+bool interventions_may_lead_from(const struct queue *q, struct slice wanted)
+{
+    const struct intervention *i;
+
+    TAILQ_FOREACH(i, &q->interventions.list, next)
+    {
+        if (i->verb == INTERVENTION_REDIRECT && !redirects_place(i, wanted) &&
+            (i->transport == NULL || i->is_pattern || strcmp(i->host, "*") == 0)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 size_t interventions_of_destination(const struct queue *q, const char *transport,

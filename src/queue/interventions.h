@@ -150,6 +150,10 @@ const struct intervention *interventions_pause_of(const struct queue *q, const c
  * empty: none. Valid as long as that redirect. */
 struct slice interventions_leads_to(const struct queue *q, struct slice wanted);
 
+/* Is there a redirect of a domain or a pattern, which moves some of the mail whose route leads to
+ * `wanted`, "nexthop" or "transport/nexthop"? Returns true if that is not obvious. */
+bool interventions_may_lead_from(const struct queue *q, struct slice wanted);
+
 /* Finds overrides of all mail for a destination, at most `max`, the pause in force first. The
  * pointers are borrowed. */
 size_t interventions_of_destination(const struct queue *q, const char *transport,

@@ -442,7 +442,8 @@ static bool is_wanted(struct spool *sp, const struct listing_filter *f, const st
         (spool_is_claimed(sp, id) ||
          (d->count > 0 && bsearch(&id, d->ids, d->count, sizeof id, compare_ids) != NULL));
 
-    if (f->active && !in_memory && f->states == 0) {
+    if ((f->active && !in_memory && f->states == 0) ||
+        (f->extra != NULL && !f->extra(f->context, id))) {
         return false;
     }
     if (f->reason.len == 0 && f->client.len == 0 && (!f->active || in_memory)) {
@@ -463,7 +464,8 @@ int listing_scan(struct spool *sp, const struct listing_filter *f, size_t max,
     struct msg_id page[200], rest = {0};
     struct divided divided = {.ids = NULL};
     size_t found = 0, looked = 0, count = 0;
-    bool indexed = !f->active && f->reason.len == 0 && f->client.len == 0, more = true, cut = false;
+    bool indexed = !f->active && f->reason.len == 0 && f->client.len == 0 && f->extra == NULL;
+    bool more = true, cut = false;
     int rc;
 
     if (indexed) {

@@ -48,8 +48,11 @@ struct listing_filter {
                                one of these; empty: any */
     bool client_is_network; /* client_network applies instead of `client` */
     struct cidr client_network;
-    bool active;     /* messages in memory, and of others those in `states` */
-    unsigned states; /* valid with `active` */
+    /* Further condition; NULL: none. It reads the message, and returns whether it matches. */
+    bool (*extra)(const void *context, struct msg_id id);
+    const void *context; /* borrowed; argument of `extra` */
+    bool active;         /* messages in memory, and of others those in `states` */
+    unsigned states;     /* valid with `active` */
 };
 
 /* Reads the "filter" object of a question; NULL means all messages. Returns false for an invalid

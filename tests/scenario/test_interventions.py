@@ -542,6 +542,24 @@ class Interventions(sluice.TestCase):
         d.cli("flush", site.nexthop, check=True)
         self.all_arrive(d, site, 10)
 
+    def test_flush_of_the_old_hop_moves_what_redirects_of_domains_have_moved(self):
+        old, site = self.site(rcpt="450 4.2.0 not now"), self.site(rcpt="450 4.2.0 not now, either")
+        d = self.routed({domain: "smtp:" + old.nexthop for domain in ("shop.example", "bank.example", "stays.example")},
+                        relayhost=self.site(rcpt="450 4.2.0 no").nexthop)
+        for domain in ("shop.example", "bank.example", "stays.example", "other.example"):
+            for i in range(5):
+                d.send("a@example.org", ["u%d@%s" % (i, domain)])
+        deferrals = lambda: d.ask("GET", "/v1/status")[1]["deferrals"]
+        self.eventually(lambda: deferrals() == 20)
+        d.cli("redirect", "shop.example", site.nexthop, check=True)
+        d.cli("redirect", "b*.example", site.nexthop, check=True)
+        self.eventually(lambda: (deferrals(), len(d.queue())) == (30, 20))
+        for name in (old.nexthop, "smtp/" + old.nexthop):
+            self.waits(d, 20)
+            before = deferrals()
+            self.assertIn("15 messages", d.cli("flush", name, check=True).stdout, name)
+            self.eventually(lambda: deferrals() == before + 15, lambda: (name, deferrals(), before))
+
     def test_flush_of_a_domain_moves_what_is_parked_for_its_site(self):
         d = self.waits_for_a_dead_site()
         site = self.site(port=self.port)
