@@ -44,6 +44,7 @@ struct intervention_work {
     uint32_t after_rcpt;       /* position in the next message */
     bool matched;              /* the override applies to the next message */
     bool rerouted;             /* a stored route of the next message was changed */
+    bool failed;               /* WORK_WALK has ended early */
     bool moved;                /* a new route of the next message leads elsewhere */
     struct mono begun;         /* start of WORK_WALK: the routes changed then */
     uint64_t look;             /* for WORK_WALK: spool_filter.look */
@@ -532,6 +533,7 @@ static bool walk_some(struct queue *q, struct intervention_work *w)
     }
     if (rc != 0) {
         log_warning("interventions: %s: mail that waits goes at its time", spool_error(q->spool));
+        w->failed = true;
         return false;
     }
     for (size_t i = 0; i < count && rcpts < 2 * WALK_RCPTS; i++) {
@@ -707,6 +709,9 @@ bool interventions_work(struct queue *q)
     case WORK_KEYS:
         more = look_at_keys(q, w);
         break;
+    }
+    if (!more && w->kind == WORK_WALK && w->about == NULL && !w->failed) {
+        interventions_store_routes(q);
     }
     if (!more) {
         work_end(is, w);

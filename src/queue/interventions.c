@@ -23,6 +23,7 @@
 
 #define NOTE_PREFIX   "intervention/"
 #define NOTE_NUMBER   "interventions" /* the highest number in use so far */
+#define NOTE_ROUTES   "routes"        /* generation by which all mail was routed */
 #define NOTE_DIGITS   12
 #define JOURNAL_NOTES "journal/"   /* notes of the journal */
 #define MAX_NUMBER    999999999999 /* has NOTE_DIGITS digits */
@@ -309,6 +310,8 @@ static void read_note(void *context, struct slice name, struct slice text, bool 
         if (!is_damaged && slice_number(text, MAX_NUMBER, &number) && number > is->last_number) {
             is->last_number = number;
         }
+    } else if (slice_equal(name, SLICE(NOTE_ROUTES))) {
+        is->routes = !is_damaged && slice_number(text, INT64_MAX, &number) ? number : 0;
     } else if (is_damaged && !slice_starts(name, SLICE(JOURNAL_NOTES))) {
         size_t len = name.len < SPOOL_NOTE_NAME_MAX ? name.len : SPOOL_NOTE_NAME_MAX;
 
@@ -361,9 +364,29 @@ void interventions_begin(struct queue *q)
     STAILQ_INIT(&is->works);
     load(q);
     intervention_share_begin(q);
+    if (!conf_spool_routes(q->conf) && !spool_finds_stale_routes(q->spool) &&
+        is->routes != queue_route_generation(q)) {
+        interventions_reroute(q); /* the tables have changed since, or a walk was not finished */
+    }
     if (is->count > 0) {
         log_info("%zu interventions are in force", is->count);
     }
+}
+
+void interventions_store_routes(struct queue *q)
+{
+    struct interventions *is = &q->interventions;
+    uint64_t own = queue_route_generation(q);
+    char text[32];
+
+    if (is->routes == own || conf_spool_routes(q->conf) || spool_finds_stale_routes(q->spool)) {
+        return;
+    }
+    is->routes = own;
+    /* On a failure the commit reports the error; the next start then routes all mail again. */
+    (void)spool_note_put(
+        q->spool, SLICE(NOTE_ROUTES),
+        slice_of(text, (size_t)snprintf(text, sizeof text, "%llu", (unsigned long long)own)));
 }
 
 void interventions_end(struct queue *q)

@@ -64,8 +64,9 @@ struct interventions {
     size_t pending;    /* number of changes whose commit is in flight */
     size_t unreadable; /* number of pauses that stand for an unreadable override */
     uint64_t last_number;
-    uint64_t limits;                 /* grows with each change of a limit; see destination.limits */
-    struct wall next_end;            /* earliest end; WALL_NEVER: none */
+    uint64_t routes;      /* stored generation by which all mail on disk was routed; 0: unknown */
+    uint64_t limits;      /* grows with each change of a limit; see destination.limits */
+    struct wall next_end; /* earliest end; WALL_NEVER: none */
     struct intervention_works works; /* the first is active */
     uint64_t looks;                  /* number of walks over mail on disk that were begun
                                         (spool_filter.look) */
@@ -121,6 +122,10 @@ void interventions_hand_over(struct queue *q, struct intervention *i);
 void interventions_tell_journal(struct queue *q, const struct intervention *i, bool is_set);
 /* Returns the error answer to a change that the spool has refused. */
 unsigned interventions_failed(struct queue *q, int rc, json_t **ret_answer);
+
+/* Stores, in the batch, that all mail on disk was routed by the tables in force, so that the next
+ * start with these tables need not. */
+void interventions_store_routes(struct queue *q);
 
 /* ---- what they do to mail ---- */
 

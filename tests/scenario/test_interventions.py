@@ -560,6 +560,27 @@ class Interventions(sluice.TestCase):
             self.assertIn("15 messages", d.cli("flush", name, check=True).stdout, name)
             self.eventually(lambda: deferrals() == before + 15, lambda: (name, deferrals(), before))
 
+    def test_waiting_mail_follows_tables_that_change_while_no_daemon_runs(self):
+        """So does mail that was tried, and what a crash after a reload has left. Other mail keeps its time."""
+        dead, other = self.site(rcpt="450 4.2.0 not now"), self.site(rcpt="450 4.2.0 no")
+        d = self.routed({"shop.example": "smtp:" + dead.nexthop, "*": "smtp:" + other.nexthop})
+        for i in range(5):
+            d.send("a@example.org", ["u%d@shop.example" % i])
+        d.send("a@example.org", ["u@other.example"])
+        self.waits(d, 6)
+        self.eventually(lambda: d.ask("GET", "/v1/status")[1]["deferrals"] == 6)
+        d.stop()
+        site = self.site()
+        with open(os.path.join(d.directory, "transport"), "w") as f:
+            f.write("shop.example smtp:%s\n* smtp:%s\n" % (site.nexthop, other.nexthop))
+        d.start()
+        self.eventually(lambda: len(site.recipients()) == 5, lambda: d.queue())
+        self.waits(d, 1)
+        d.stop()
+        d.start()
+        self.waits(d, 1)
+        self.assertEqual(len([line for line in other.commands if line.startswith("RCPT")]), 1, other.commands)
+
     def test_flush_of_a_domain_moves_what_is_parked_for_its_site(self):
         d = self.waits_for_a_dead_site()
         site = self.site(port=self.port)
