@@ -177,7 +177,9 @@ bool conf_differs(const struct conf *a, const struct conf *b, const char *parame
 void conf_put_delayed(const struct conf *old, const struct conf *new, struct buf *out)
 {
     for (size_t i = 0; i < sizeof at_start / sizeof at_start[0]; i++) {
-        if (conf_differs(old, new, at_start[i])) {
+        bool is_of_cluster = strncmp(at_start[i], "cluster_", strlen("cluster_")) == 0;
+
+        if ((!is_of_cluster || conf_spool_is_remote(new)) && conf_differs(old, new, at_start[i])) {
             (void)buf_addf(out, "%s\n", at_start[i]); /* errors are sticky */
         }
     }

@@ -713,12 +713,21 @@ static void a_clause_below_a_more_general_one_is_warned_of(void **state)
 static void what_takes_a_restart_is_named(void **state)
 {
     static const char *const changes[] = {
-        "chroot_directory = /x",      "cluster_node = other.example", "cluster_standby = none",
-        "control_socket_group = adm", "control_socket_mode = 0600",   "deliver_processes = 2",
-        "deliver_user = nobody",      "events_file = /x/events",      "log = syslog",
-        "mail_owner = nobody",        "read_queue_first = yes",       "receive_processes = 3",
-        "receive_user = nobody",      "scheduler_syslog = yes",       "spool_inline_limit = 1k",
-        "statistics_log = /x/s",      "syslog_name = mail",
+        "chroot_directory = /x",
+        "control_socket_group = adm",
+        "control_socket_mode = 0600",
+        "deliver_processes = 2",
+        "deliver_user = nobody",
+        "events_file = /x/events",
+        "log = syslog",
+        "mail_owner = nobody",
+        "read_queue_first = yes",
+        "receive_processes = 3",
+        "receive_user = nobody",
+        "scheduler_syslog = yes",
+        "spool_inline_limit = 1k",
+        "statistics_log = /x/s",
+        "syslog_name = mail",
     };
     struct conf_problems problems;
     struct conf *before = load("delay_warning_time = 1h\n", &problems), *after;
@@ -746,7 +755,41 @@ static void what_takes_a_restart_is_named(void **state)
     conf_free(before);
 }
 
-UNIT_MAIN(cmocka_unit_test(what_takes_a_restart_is_named),
+static void put_delayed(struct buf *out, const char *before, const char *after)
+{
+    struct conf_problems problems;
+    struct conf *old = conf_load_text(slice_string(before), "test", "/", &world, &problems), *new;
+
+    conf_problems_fini(&problems);
+    new = conf_load_text(slice_string(after), "test", "/", &world, &problems);
+    conf_problems_fini(&problems);
+    assert_non_null(old);
+    assert_non_null(new);
+    buf_clear(out);
+    conf_put_delayed(old, new, out);
+    conf_free(old);
+    conf_free(new);
+}
+
+/* The name of a node is $myhostname by default, and without effect on a spool that nodes do not
+ * share. */
+static void a_parameter_without_effect_is_not_delayed(void **state)
+{
+    const char *shared = "spool = " CONF_SPOOL_CLUSTER "db.test/mail\nmyhostname = b.test\n"
+                         "cluster_standby = none\n";
+    struct buf names;
+
+    (void)state;
+    buf_init(&names, 1000);
+    put_delayed(&names, "myhostname = a.test\n", "myhostname = b.test\nsyslog_name = x\n");
+    assert_string_equal(buf_cstr(&names), "syslog_name\n");
+    put_delayed(&names, "myhostname = a.test\n", shared);
+    assert_string_equal(buf_cstr(&names), "cluster_node\ncluster_standby\n");
+    buf_fini(&names);
+}
+
+UNIT_MAIN(cmocka_unit_test(a_parameter_without_effect_is_not_delayed),
+          cmocka_unit_test(what_takes_a_restart_is_named),
           cmocka_unit_test(a_clause_below_a_more_general_one_is_warned_of),
           cmocka_unit_test(an_empty_file_gives_the_defaults),
           cmocka_unit_test(values_refer_to_each_other_in_any_order),
