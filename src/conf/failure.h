@@ -21,6 +21,10 @@ enum failure_cause {
     FAILURE_LOOKUP,  /* no such name, no address, a null MX, or no host name at all */
     FAILURE_LOOP,    /* next hop that is this machine */
     FAILURE_SESSION, /* site that refuses every session */
+    FAILURE_SETTING, /* temporary refusal until a setting or the next hop changes: no login, no
+                        TLS, or a 5xx greeting with skip_5xx_greeting */
+    FAILURE_BIND,    /* bind_address that is no address of this machine */
+    FAILURE_BIND6,   /* bind_address6 that is no address of this machine */
     FAILURE_CAUSES
 };
 
@@ -36,5 +40,9 @@ enum failure_cause {
 
 /* May the mail bounce for this cause, if `namer` named the next hop? */
 bool failure_may_be_permanent(enum failure_cause cause, enum route_namer namer);
+
+/* Does mail that is deferred for this cause wait until an operator corrects a setting, if `namer`
+ * named the next hop? */
+bool failure_waits_for_setting(enum failure_cause cause, enum route_namer namer);
 
 #endif

@@ -207,6 +207,17 @@ static enum route_namer namer_of(const struct assignment *e, size_t i)
                                                                           : ROUTE_BY_OTHER;
 }
 
+static void note_fault(struct assignment *e, size_t i, enum failure_cause cause)
+{
+    if (e->fault == WIRE_FAULT_NONE) {
+        e->fault_rcpt = e->ask.rcpts[i].n;
+        e->fault = cause == FAILURE_BIND    ? WIRE_FAULT_BIND_ADDRESS
+                   : cause == FAILURE_BIND6 ? WIRE_FAULT_BIND_ADDRESS6
+                   : e->last_resort         ? WIRE_FAULT_FALLBACK_RELAY
+                                            : WIRE_FAULT_ROUTE;
+    }
+}
+
 void assignment_decide(struct assignment *e, size_t i, enum wire_verdict_kind kind,
                        enum failure_cause cause, struct status status, struct slice text,
                        struct slice relay)
@@ -218,7 +229,9 @@ void assignment_decide(struct assignment *e, size_t i, enum wire_verdict_kind ki
     if (kind == VERDICT_BOUNCED && !failure_may_be_permanent(cause, namer_of(e, i))) {
         kind = VERDICT_DEFERRED;
         status = to_be_mended;
-        e->fault = e->last_resort ? WIRE_FAULT_FALLBACK_RELAY : WIRE_FAULT_ROUTE;
+        note_fault(e, i, cause);
+    } else if (kind == VERDICT_DEFERRED && failure_waits_for_setting(cause, namer_of(e, i))) {
+        note_fault(e, i, cause);
     }
     e->verdicts[i] = (struct wire_verdict){
         .n = e->ask.rcpts[i].n,
@@ -342,6 +355,7 @@ static void send_result(const struct assignment *e, const struct assignment_end 
                                 .entry = e->ask.entry,
                                 .outcome = end->outcome,
                                 .fault = e->fault,
+                                .fault_rcpt = e->fault_rcpt,
                                 .reason = cut(end->reason, WIRE_TEXT_MAX),
                                 .setup_us = end->setup_us,
                                 .transmit_us = end->transmit_us,

@@ -42,6 +42,7 @@ struct assignment {
     uint32_t open;           /* recipients without a verdict */
     bool last_resort;      /* set by the owner: a relay of smtp_fallback_relay gets the mail now */
     enum wire_fault fault; /* fault of settings in the result; set by assignment_decide */
+    uint32_t fault_rcpt;   /* number of the first recipient with that fault */
     bool orphan;           /* the queue process that sent it is gone */
 
     struct assignments *all;

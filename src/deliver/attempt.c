@@ -73,6 +73,7 @@ static const struct status shutting_down = {STATUS_TRANSIENT, 3, 2};
 static const struct status no_content = {STATUS_TRANSIENT, 3, 0};
 static const struct status too_large = {STATUS_PERMANENT, 3, 4};
 static const struct status to_be_mended = FAILURE_STATUS;
+static const struct status tls_not_offered = {STATUS_TRANSIENT, 7, 4};
 static const struct status no_login = {STATUS_TRANSIENT, 7, 8};
 
 static void session_event(void *arg, struct session *s, enum session_event event,
@@ -209,6 +210,11 @@ static void set_failure(struct attempt *a, struct status status, struct slice te
     take_failure(a, FAILURE_OURS, status, text, slice_of("", 0), relay, site);
 }
 
+static bool is_tls_not_offered(struct status s)
+{
+    return s.subject == tls_not_offered.subject && s.detail == tls_not_offered.detail;
+}
+
 static void set_session_failure(struct attempt *a, const struct client_event *talk, bool site)
 {
     static const enum failure_cause causes[] = {
@@ -218,8 +224,14 @@ static void set_session_failure(struct attempt *a, const struct client_event *ta
         [CLIENT_CAUSE_BROKEN_OFF] = FAILURE_OURS,
     };
 
-    take_failure(a, causes[talk->cause], talk->status, talk->text, talk->reply,
-                 session_relay(a->session), site);
+    enum failure_cause cause = causes[talk->cause];
+
+    if (talk->status.class == STATUS_TRANSIENT &&
+        ((talk->cause == CLIENT_CAUSE_REFUSED && talk->code / 100 == 5) ||
+         (talk->cause == CLIENT_CAUSE_TLS && is_tls_not_offered(talk->status)))) {
+        cause = FAILURE_SETTING;
+    }
+    take_failure(a, cause, talk->status, talk->text, talk->reply, session_relay(a->session), site);
 }
 
 /* Sets the last failure as the verdict of recipients without one. */
@@ -685,7 +697,10 @@ static void on_verdict(struct attempt *a, const struct client_event *talk)
     }
     a->answered = true;
     a->sent = a->sent || talk->outcome == CLIENT_SENT;
-    assignment_decide(a->assignment, i, kind, talk->code != 0 ? FAILURE_ANSWER : FAILURE_MAIL,
+    assignment_decide(a->assignment, i, kind,
+                      talk->code == 0                           ? FAILURE_MAIL
+                      : client_reply_is_about_login(talk->code) ? FAILURE_SETTING
+                                                                : FAILURE_ANSWER,
                       talk->status, talk->text, session_relay(a->session));
     assignment_reply(a->assignment, i, talk->reply);
 }
@@ -817,7 +832,8 @@ static void on_unreachable(struct attempt *a)
     CHECK(buf_addf(&text, "connect to %.*s: %s", SLICE_ARGS(session_relay(a->session)),
                    session_why(a->session)));
     log_info("%s", buf_cstr(&text));
-    set_failure(a, cannot_connect, buf_slice(&text), slice_of("", 0), true);
+    take_failure(a, session_unreachable_cause(a->session), cannot_connect, buf_slice(&text),
+                 slice_of("", 0), slice_of("", 0), true);
     buf_fini(&text);
     session_abort(detach(a));
     try_next(a);

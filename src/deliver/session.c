@@ -617,6 +617,7 @@ struct session *session_open(struct sessions *all, const struct session_settings
         memcpy(&s->to, to->address, to->address_len);
     }
     name_relay(s, to->host, to->detail, to->port);
+    s->bound_family = bind ? family : AF_UNSPEC;
     s->stream = stream_connect(all->streams, to->address, to->address_len, bind ? &from->sa : NULL,
                                !bind                           ? 0
                                : from->sa.sa_family == AF_INET ? sizeof from->in
@@ -788,6 +789,16 @@ void session_abort(struct session *s)
 int session_errno(const struct session *s)
 {
     return stream_state(s->stream) == STREAM_STATE_BROKEN ? stream_errno(s->stream) : ETIMEDOUT;
+}
+
+enum failure_cause session_unreachable_cause(const struct session *s)
+{
+    if (session_errno(s) != EADDRNOTAVAIL) {
+        return FAILURE_OURS;
+    }
+    return s->bound_family == AF_INET    ? FAILURE_BIND
+           : s->bound_family == AF_INET6 ? FAILURE_BIND6
+                                         : FAILURE_OURS;
 }
 
 const char *session_why(const struct session *s)

@@ -29,6 +29,7 @@
 #include "buf.h"
 #include "client.h"
 #include "dialogue.h"
+#include "failure.h"
 #include "lease_page.h"
 #include "mxlist.h"
 #include "stream.h"
@@ -82,6 +83,7 @@ struct session {
     struct mono fits_until;
     char nonce[SESSION_NONCE];
     struct stream *stream;
+    sa_family_t bound_family;   /* of bind_address; AF_UNSPEC: not bound */
     struct client client;       /* valid if `talked` */
     session_callback *callback; /* NULL: no owner, is being closed */
     void *arg;
@@ -192,6 +194,8 @@ void session_abort(struct session *s);
 /* Returns the reason why there is no connection: errno, and a text. */
 int session_errno(const struct session *s);
 const char *session_why(const struct session *s);
+/* Returns the cause: a bind_address that is no address of this machine, or FAILURE_OURS. */
+enum failure_cause session_unreachable_cause(const struct session *s);
 
 /* Returns "host[address]:port". */
 struct slice session_relay(const struct session *s);

@@ -573,12 +573,15 @@ enum wire_fault {
     WIRE_FAULT_NONE,
     WIRE_FAULT_ROUTE,          /* the setting that named the next hop */
     WIRE_FAULT_FALLBACK_RELAY, /* smtp_fallback_relay */
+    WIRE_FAULT_BIND_ADDRESS,   /* smtp_bind_address */
+    WIRE_FAULT_BIND_ADDRESS6,  /* smtp_bind_address6 */
     WIRE_FAULT_COUNT,
 };
 struct wire_result {
     uint64_t entry;
     enum wire_outcome outcome;
-    enum wire_fault fault; /* a recipient waits with FAILURE_STATUS because of it */
+    enum wire_fault fault; /* a recipient waits because of it */
+    uint32_t fault_rcpt;   /* number of that recipient */
     /* for OUTCOME_SITE_FAIL: "4.4.1 connect to ...: Connection refused"; for OUTCOME_CRASH:
      * "transport agent /x/smtp ended with exit status 75" */
     struct slice reason;

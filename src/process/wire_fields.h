@@ -206,6 +206,7 @@
     X(U64, entry)                                                                                  \
     X(ENUM, outcome, wire_outcome, OUTCOME_BROKEN_OFF + 1)                                         \
     X(ENUM, fault, wire_fault, WIRE_FAULT_COUNT)                                                   \
+    X(U32, fault_rcpt)                                                                             \
     X(BYTES, reason, WIRE_TEXT_MAX)                                                                \
     X(I64, setup_us)                                                                               \
     X(I64, transmit_us)                                                                            \

@@ -188,7 +188,8 @@ static bool take_turn(struct setting_faults *all, struct slice words)
     return true;
 }
 
-/* Returns the verdict of the first recipient that waits for the setting, or NULL. */
+/* Returns the verdict of a recipient that waits for the setting, or NULL. A local delivery is known
+ * by its status alone. */
 static const struct wire_verdict *waiting_verdict(const struct wire_result *m)
 {
     static const struct status to_be_mended = FAILURE_STATUS;
@@ -196,12 +197,34 @@ static const struct wire_verdict *waiting_verdict(const struct wire_result *m)
 
     (void)status_print(to_be_mended, printed);
     for (uint32_t i = 0; i < m->verdict_count; i++) {
-        if (m->verdicts[i].kind == VERDICT_DEFERRED &&
-            slice_equal(m->verdicts[i].status, slice_string(printed))) {
-            return &m->verdicts[i];
+        const struct wire_verdict *v = &m->verdicts[i];
+
+        if (v->kind == VERDICT_DEFERRED &&
+            (m->fault != WIRE_FAULT_NONE ? v->n == m->fault_rcpt
+                                         : slice_equal(v->status, slice_string(printed)))) {
+            return v;
         }
     }
     return NULL;
+}
+
+/* Returns the setting that the fault of a delivery to a host names. */
+static struct route_origin fault_origin(const struct queue *q, const struct delivery *d,
+                                        enum wire_fault fault, const struct active_rcpt *r)
+{
+    switch (fault) {
+    case WIRE_FAULT_FALLBACK_RELAY:
+        return policy_origin_of(q, d, "fallback_relay", "smtp_fallback_relay");
+    case WIRE_FAULT_BIND_ADDRESS:
+        return policy_origin_of(q, d, "bind_address", "smtp_bind_address");
+    case WIRE_FAULT_BIND_ADDRESS6:
+        return policy_origin_of(q, d, "bind_address6", "smtp_bind_address6");
+    case WIRE_FAULT_NONE:
+    case WIRE_FAULT_ROUTE:
+    case WIRE_FAULT_COUNT:
+        break;
+    }
+    return find_origin(q, d, r);
 }
 
 void setting_fault_warn(struct queue *q, const struct delivery *d, const struct wire_result *m)
@@ -218,10 +241,7 @@ void setting_fault_warn(struct queue *q, const struct delivery *d, const struct 
         return;
     }
     text = wire_verdict_text(v);
-    origin = is_local ? local_origin(q, d, text)
-             : m->fault == WIRE_FAULT_FALLBACK_RELAY
-                 ? policy_origin_of(q, d, "fallback_relay", "smtp_fallback_relay")
-                 : find_origin(q, d, r);
+    origin = is_local ? local_origin(q, d, text) : fault_origin(q, d, m->fault, r);
     buf_init(&words, PLACE_MAX);
     put_origin(&words, &origin);
     if (take_turn(&q->setting_faults, buf_slice(&words))) {

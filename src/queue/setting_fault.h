@@ -1,6 +1,7 @@
 /*
- * Warnings about settings that name an unusable next hop. Their mail waits until an operator
- * corrects the setting (conf/failure.h), so the warning names its file and line.
+ * Warnings about settings that name an unusable next hop, or that a next hop refuses. Their mail
+ * waits until an operator corrects the setting (conf/failure.h), so the warning names its file and
+ * line.
  *
  * There is one warning per setting and period, however much mail waits. struct setting_faults is a
  * plain value to embed; zero is empty. Its fields are private to setting_fault.c.

@@ -329,9 +329,7 @@ static void settle(struct client *c, size_t from, size_t to, enum client_phase p
                                                     : CLIENT_DEFERRED;
 }
 
-/* Is the code about the login, not about the mail: "Authentication required", "credentials invalid"
- * (RFC 4954, 6)? An operator can correct the login, and the mail waits for that. */
-static bool is_about_login(unsigned code)
+bool client_reply_is_about_login(unsigned code)
 {
     return code == 530 || code == 534 || code == 535 || code == 538;
 }
@@ -341,7 +339,8 @@ static void settle_by_reply(struct client *c, size_t from, size_t to, enum clien
 {
     c->has_reply = true;
     c->code = c->reply.code;
-    settle(c, from, to, phase, is_about_login(c->reply.code) ? login_wanted : c->reply.status);
+    settle(c, from, to, phase,
+           client_reply_is_about_login(c->reply.code) ? login_wanted : c->reply.status);
     if (c->outcome == CLIENT_SENT) {
         buf_clear(&c->text); /* the reply itself is the text */
     } else {

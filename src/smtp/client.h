@@ -334,6 +334,10 @@ bool client_unresolved(const struct client *c, size_t rcpt);
 /* Is a login being exchanged at present, which must not be shown? */
 bool client_is_logging_in(const struct client *c);
 
+/* Is the reply code about the login, not about the mail: "Authentication required", "credentials
+ * invalid" (RFC 4954, 6)? An operator can correct the login, and the mail waits for that. */
+bool client_reply_is_about_login(unsigned code);
+
 /* Returns the phase as in "in reply to RCPT TO command"; for logs. */
 const char *client_phase_name(enum client_phase phase);
 

@@ -31,20 +31,20 @@ class NextHopFaults(sluice.TestCase):
     def verdicts(self, d, address):
         return re.findall(r"to=<%s>, .* dsn=([\d.]+), status=(\w+)" % re.escape(address), d.log())
 
-    def waits(self, d, place, sender="a@here.example", reason="Host or domain name not found"):
+    def waits(self, d, place, sender="a@here.example", reason="Host or domain name not found", status="4.3.5"):
         """Two messages wait, and one warning names the place; the sender gets nothing."""
         for number in (1, 2):
             address = "u%d@there.example" % number
             d.send(sender, [address])
             self.eventually(lambda: self.verdicts(d, address), lambda: d.log())
-            self.assertEqual(self.verdicts(d, address)[0], ("4.3.5", "deferred"), d.log())
+            self.assertEqual(self.verdicts(d, address)[0], (status, "deferred"), d.log())
             if number == 1:
                 d.cli("flush", check=True)  # a dead next hop would keep the second from being tried
         self.assertEqual(len(self.warnings(d)), 1, d.log())
         found, text = self.warnings(d)[0]
         self.assertRegex(found, "^%s$" % place)
         self.assertIn(reason, text)
-        self.assertEqual(sorted(m["queue_name"] for m in d.queue()), ["deferred"] * 2)
+        self.assertEqual([m["queue_name"] for m in d.queue() if m["sender"] == sender], ["deferred"] * 2)
         self.assertNotIn("status=bounced", d.log())
 
     def place(self, d, name, needle, parameter):
@@ -118,6 +118,44 @@ class NextHopFaults(sluice.TestCase):
         self.names.set("mx.nx.test", "AAAA", "::1")
         self.names.set("six.nx.test", "MX", "10 mx.nx.test")
         self.waits(d, self.place(d, "sluice.conf", "six.nx.test", "relayhost"), reason="which inet_protocols leaves out")
+
+    def test_a_relay_that_refuses_every_session(self):
+        site = self.site(greeting="554 5.7.1 go away")
+        d = self.faulty(relayhost=site.nexthop)
+        self.waits(d, self.place(d, "sluice.conf", site.nexthop, "relayhost"), reason="go away", status="4.7.1")
+
+    def test_a_relay_that_wants_a_login(self):
+        for command in ("mail", "rcpt", "data"):
+            site = self.site(**{command: "530 5.7.0 Authentication required"})
+            d = self.faulty(relayhost=site.nexthop)
+            self.waits(d, self.place(d, "sluice.conf", site.nexthop, "relayhost"), reason="Authentication required",
+                       status="4.7.0")
+
+    def test_a_relay_without_the_tls_that_is_required(self):
+        site = self.site()
+        for level in ("encrypt", "verify"):
+            d = self.faulty(relayhost=site.nexthop, smtp_tls_security_level=level)
+            self.waits(d, self.place(d, "sluice.conf", site.nexthop, "relayhost"), reason="TLS", status="4.7.4")
+
+    def test_a_bind_address_of_another_machine(self):
+        site = self.site()
+        d = self.faulty(relayhost=site.nexthop, smtp_bind_address="192.0.2.77")
+        self.waits(d, self.place(d, "sluice.conf", "192.0.2.77", "smtp_bind_address"),
+                   reason="Cannot assign requested address", status="4.4.1")
+
+    def test_a_site_that_is_named_by_no_setting(self):
+        """Nothing is to correct if it refuses, whether it wants a login or has no TLS; nor if a relay is busy."""
+        for reply, options in (({"greeting": "554 5.7.1 go away"}, {}), ({"mail": "530 5.7.0 login"}, {}),
+                               ({}, {"smtp_tls_security_level": "encrypt"}), ({"greeting": "421 4.3.2 busy"}, {"relayhost": True})):
+            site = self.site(host="127.0.0.3", port=0, **reply)
+            if options.pop("relayhost", False):
+                options["relayhost"] = site.nexthop
+            d = self.faulty([("routes", "there.example smtp:there.example:%d\n" % site.port)],
+                            **({"transport_maps": "routes"} if "relayhost" not in options else {}), **options)
+            self.names.set("there.example", "A", "127.0.0.3")
+            d.send("a@here.example", ["u@there.example"])
+            self.eventually(lambda: self.verdicts(d, "u@there.example"), d.log)
+            self.assertEqual((self.verdicts(d, "u@there.example")[0][1], self.warnings(d)), ("deferred", []), d.log())
 
     def piping(self, clause, files=()):
         return self.faulty([("routes", "there.example scan:\n"), *files], transport_maps="routes",

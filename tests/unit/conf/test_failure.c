@@ -10,9 +10,11 @@ static void only_the_mail_and_its_own_domain_return_mail(void **state)
         enum failure_cause cause;
         bool by_recipient, by_setting;
     } table[] = {
-        {FAILURE_OURS, false, false},   {FAILURE_ANSWER, true, true},  {FAILURE_MAIL, true, true},
-        {FAILURE_RULE, true, true},     {FAILURE_LOOKUP, true, false}, {FAILURE_LOOP, true, false},
-        {FAILURE_SESSION, true, false},
+        {FAILURE_OURS, false, false},   {FAILURE_ANSWER, true, true},
+        {FAILURE_MAIL, true, true},     {FAILURE_RULE, true, true},
+        {FAILURE_LOOKUP, true, false},  {FAILURE_LOOP, true, false},
+        {FAILURE_SESSION, true, false}, {FAILURE_SETTING, false, false},
+        {FAILURE_BIND, false, false},   {FAILURE_BIND6, false, false},
     };
     static const enum route_namer settings[] = {
         ROUTE_BY_TRANSPORT_MAPS, ROUTE_BY_SENDER_MAPS, ROUTE_BY_RELAYHOST, ROUTE_BY_TRANSPORT,
@@ -34,4 +36,17 @@ static void only_the_mail_and_its_own_domain_return_mail(void **state)
     }
 }
 
-UNIT_MAIN(cmocka_unit_test(only_the_mail_and_its_own_domain_return_mail))
+static void deferred_mail_waits_for_a_setting_that_is_refused_or_bound_to(void **state)
+{
+    (void)state;
+    for (enum failure_cause cause = 0; cause < FAILURE_CAUSES; cause++) {
+        bool is_bind = cause == FAILURE_BIND || cause == FAILURE_BIND6;
+
+        assert_int_equal(failure_waits_for_setting(cause, ROUTE_BY_RECIPIENT), is_bind);
+        assert_int_equal(failure_waits_for_setting(cause, ROUTE_BY_OTHER),
+                         is_bind || cause == FAILURE_SETTING);
+    }
+}
+
+UNIT_MAIN(cmocka_unit_test(deferred_mail_waits_for_a_setting_that_is_refused_or_bound_to),
+          cmocka_unit_test(only_the_mail_and_its_own_domain_return_mail))

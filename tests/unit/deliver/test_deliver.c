@@ -753,7 +753,7 @@ static void a_reply_about_our_login_returns_no_mail(void **state)
 
         send_one(i, at_port("[127.0.0.1]", peer_port(p)));
         played_await(i + 1);
-        check_fault(i, OUTCOME_OK, VERDICT_DEFERRED, "4.7.0", WIRE_FAULT_NONE, "host ");
+        check_fault(i, OUTCOME_OK, VERDICT_DEFERRED, "4.7.0", WIRE_FAULT_ROUTE, "host ");
     }
 }
 
