@@ -13,6 +13,7 @@
 #include "alias_value.h"
 #include "check.h"
 #include "checks.h"
+#include "envelope.h"
 #include "map_text.h"
 #include "mem.h"
 
