@@ -30,7 +30,7 @@ static bool parse_ip(int family, struct slice text, unsigned char ret_ip[16])
 {
     char copy[INET6_ADDRSTRLEN];
 
-    if (text.len >= sizeof copy || slice_find(text, '\0') < text.len) {
+    if (text.len == 0 || text.len >= sizeof copy || slice_find(text, '\0') < text.len) {
         return false;
     }
     memcpy(copy, text.ptr, text.len);
