@@ -63,6 +63,7 @@ static const char *add_element(struct slice element, enum alias_form form, const
     struct address address;
     struct buf stored;
     struct slice whole;
+    const char *fault;
     bool ok;
 
     if (form != ALIAS_FORM_LOCAL && element.ptr[0] == '@') {
@@ -82,10 +83,11 @@ static const char *add_element(struct slice element, enum alias_form form, const
     }
     buf_init(&stored, ADDRESS_MAX);
     ok = address_print(&address, &stored);
+    fault = local_fault(buf_slice(&stored)); /* without brackets and backslash */
     whole = route_complete(conf, buf_slice(&stored), room);
     ok = ok && address_split(whole).domain.len > 0 && buf_add(out, whole);
     buf_fini(&stored);
-    return ok ? NULL : "has too long a value";
+    return fault != NULL ? fault : ok ? NULL : "has too long a value";
 }
 
 const char *alias_value_parse(struct slice text, enum alias_form form, const struct conf *conf,

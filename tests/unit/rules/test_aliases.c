@@ -244,7 +244,8 @@ static void bad_lines_are_named(void **unused)
     struct world w = {
         .virtual = "a@v.test\nb@v.test @\nc@v.test x@\nd@v.test a@x.test |run\n",
         .local = "a: |/bin/run\nb: \"|/bin/run -x\", c@x.test\nc: /var/mail/c\n"
-                 "d: :include:/etc/list\ne e@x.test\nf@x.test: g\n: h\ni:\nj: @x.test\n",
+                 "d: :include:/etc/list\ne e@x.test\nf@x.test: g\n: h\ni:\nj: @x.test\nk: "
+                 "<|/bin/run>\nl: \\|run\n",
         .canonical = "a@x.test b@x.test c@x.test\nb@x.test ,\n",
     };
 
@@ -269,6 +270,10 @@ static void bad_lines_are_named(void **unused)
         "/d/local:7:1: error: `:' is not of the form `name: addresses'\n"
         "/d/local:8:3: error: `i' needs mail addresses after it, separated by commas\n"
         "/d/local:9:4: error: `j' needs mail addresses after it, separated by commas\n"
+        "/d/local:10:4: error: `k' names a command; only addresses can be aliases here (a "
+        "transport with agent=pipe runs commands)\n"
+        "/d/local:11:4: error: `l' names a command; only addresses can be aliases here (a "
+        "transport with agent=pipe runs commands)\n"
         "/d/canonical:1:10: error: `a@x.test' needs exactly one mail address after it\n"
         "/d/canonical:2:10: error: `b@x.test' needs mail addresses after it, separated by "
         "commas\n");
