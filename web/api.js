@@ -36,7 +36,7 @@ function askToken() {
       resolve();
     };
     fill(dialog, h("h2", {id: "dialog-title"}, "A token is needed"),
-      h("p", null, "Someone with access to the machine makes one with ", h("code", null, "sluice token add NAME --rights look,steer"),
+      h("p", null, "Someone with access to the machine makes one with ", h("code", null, "sluice token add NAME --rights read,operate"),
         ". It is kept until this tab is closed."),
       h("form", {onsubmit: keep}, h("label", null, "Token", input),
         h("div", {class: "actions"}, h("button", {class: "main", type: "submit"}, "Go on"))));

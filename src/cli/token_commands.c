@@ -50,10 +50,10 @@ static int check_options(const struct command *c, const struct args *a, unsigned
     *ret_rights = TOKEN_INJECT;
     if (!token_name_is_valid(slice_string(a->words[0]))) {
         return command_misused(
-            c, "a token has a name of 1 to 64 letters, digits, and _ - . @ behind the first");
+            c, "a token has a name of 1 to 64 letters, digits, and _ - . @ after the first");
     }
     if (a->token_rights != NULL && !token_rights_parse(slice_string(a->token_rights), ret_rights)) {
-        return command_misused(c, "--rights: inject, look or steer, with commas between them");
+        return command_misused(c, "--rights: inject, read or operate, with commas between them");
     }
     if (a->user_class != NULL && !class_name_parse(slice_string(a->user_class), room, &name)) {
         return command_misused(c, "--class: that is no name of a class");
@@ -85,7 +85,7 @@ static int add_token(const struct tokens *t, const struct args *a, unsigned righ
         fprintf(stderr,
                 "%s: %s in %s; this is the only time that the token is shown; `sluice reload' "
                 "makes the daemon see it\n",
-                a->words[0], known != NULL ? "made anew" : "added", t->file.path);
+                a->words[0], known != NULL ? "replaced" : "added", t->file.path);
     }
     buf_wipe(&text);
     buf_fini(&line);

@@ -981,7 +981,7 @@ static void on_call(void *arg, struct api_call *call)
 {
     struct control *c = arg;
     struct slice method = api_method(call);
-    bool post = slice_equal(method, SLICE("POST")), steers;
+    bool post = slice_equal(method, SLICE("POST")), operates;
     const struct endpoint *endpoint;
     const char *allowed = NULL;
     const struct web_page *page;
@@ -1006,8 +1006,8 @@ static void on_call(void *arg, struct api_call *call)
         return;
     }
     endpoint = endpoint_find(method, api_path(call), &part, &allowed);
-    steers = endpoint == NULL ? post : endpoint->steers;
-    if (!may(call, steers ? TOKEN_STEER : TOKEN_LOOK, steers ? "steer" : "look")) {
+    operates = endpoint == NULL ? post : endpoint->operates;
+    if (!may(call, operates ? TOKEN_OPERATE : TOKEN_READ, operates ? "operate" : "read")) {
         return;
     }
     if (endpoint != NULL) {

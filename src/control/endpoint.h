@@ -40,7 +40,7 @@ struct endpoint {
     enum endpoint_kind kind;
     const char *op;      /* operation of the query to the queue process, or NULL */
     unsigned parameters; /* bit set of parameter numbers (endpoint_parameter) */
-    bool steers;         /* needs the right to operate, otherwise the right to read */
+    bool operates;       /* needs the right to operate, otherwise the right to read */
     bool has_body;       /* takes a JSON object; otherwise no body, or an empty object */
 };
 

@@ -19,7 +19,8 @@ struct token_list {
 static const struct {
     const char *word;
     unsigned right;
-} rights_words[] = {{"inject", TOKEN_INJECT}, {"look", TOKEN_LOOK}, {"steer", TOKEN_STEER}};
+} rights_words[] = {{"inject", TOKEN_INJECT}, {"read", TOKEN_READ}, {"operate", TOKEN_OPERATE}},
+  old_words[] = {{"look", TOKEN_READ}, {"steer", TOKEN_OPERATE}}; /* in files of older versions */
 
 bool token_name_is_valid(struct slice name)
 {
@@ -44,6 +45,11 @@ bool token_rights_parse(struct slice text, unsigned *ret_rights)
         for (size_t i = 0; i < sizeof rights_words / sizeof rights_words[0]; i++) {
             if (slice_equal(word, slice_string(rights_words[i].word))) {
                 rights |= rights_words[i].right;
+            }
+        }
+        for (size_t i = 0; i < sizeof old_words / sizeof old_words[0]; i++) {
+            if (slice_equal(word, slice_string(old_words[i].word))) {
+                rights |= old_words[i].right;
             }
         }
         if (rights == before) {
@@ -99,7 +105,7 @@ static bool read_setting(struct name_line *line, struct slice name, struct slice
     if (!slice_equal(name, SLICE("rights"))) {
         return false;
     }
-    *ret_expected = "expected inject, look or steer, with commas between them";
+    *ret_expected = "expected inject, read or operate, with commas between them";
     return token_rights_parse(value, &((struct token *)line)->rights);
 }
 

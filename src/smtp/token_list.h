@@ -30,9 +30,9 @@
 
 /* Rights of a token; a bit set. */
 enum token_right {
-    TOKEN_INJECT = 1 << 0, /* send mail */
-    TOKEN_LOOK = 1 << 1,   /* read the state of the queue */
-    TOKEN_STEER = 1 << 2,  /* change the queue */
+    TOKEN_INJECT = 1 << 0,  /* send mail */
+    TOKEN_READ = 1 << 1,    /* read the state of the queue */
+    TOKEN_OPERATE = 1 << 2, /* change the queue */
     TOKEN_RIGHTS = 7,
 };
 
@@ -69,7 +69,7 @@ void token_make(struct slice name, unsigned rights, struct slice class_name, str
  * byte, `_`, `-`, `.` and `@`? */
 bool token_name_is_valid(struct slice name);
 
-/* Parses "inject,look" into a bit set; returns false for anything else. */
+/* Parses "inject,read" into a bit set; returns false for anything else. */
 bool token_rights_parse(struct slice text, unsigned *ret_rights);
 void token_rights_put(unsigned rights, struct buf *out);
 

@@ -120,7 +120,7 @@ class Pages(Case):
         page.wait_text(self.ids["dead"])
         page.wait_text("The next attempt.")
         self.go("messages/" + self.ids["slow"])
-        page.wait_text("2 of 2 deliveries under way")
+        page.wait_text("2 of 2 deliveries in flight")
         self.go("classes")
         page.wait_text("bulk")
         page.wait_text("personal")
@@ -274,7 +274,7 @@ class Strangers(Case):
         port = sluice.free_port()
         daemon.parameters.update(control_listen="http://127.0.0.1:%d" % port, api_tokens=os.path.join(daemon.directory, "tokens"))
         daemon.write_config()
-        token = daemon.cli("token", "add", "watcher", "--rights", "look", check=True).stdout.strip()
+        token = daemon.cli("token", "add", "watcher", "--rights", "read", check=True).stdout.strip()
         daemon.start()
         self.url = "http://127.0.0.1:%d/" % port
         self.page = page = browser.shared().page()

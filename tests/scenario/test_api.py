@@ -28,7 +28,7 @@ class Case(sluice.TestCase):
             d.parameters["tls_cert"] = sluice.certificate(d.directory, "127.0.0.1")
         d.write_config()
         self.tokens = {}
-        for name, rights in (("watcher", "look"), ("boss", "look,steer"), ("app", "inject")):
+        for name, rights in (("watcher", "read"), ("boss", "read,operate"), ("app", "inject")):
             made = d.cli("token", "add", name, "--rights", rights)
             self.assertEqual(made.returncode, 0, made.stderr)
             self.tokens[name] = made.stdout.strip()

@@ -61,7 +61,7 @@ class Case(sluice.TestCase):
         self.d.parameters["listen"] += " http://127.0.0.1:%d" % self.http
         self.d.parameters["api_tokens"] = os.path.join(self.d.directory, "tokens")
         self.d.write_config()
-        self.token = self.d.cli("token", "add", "all", "--rights", "look,steer,inject", check=True).stdout.strip()
+        self.token = self.d.cli("token", "add", "all", "--rights", "read,operate,inject", check=True).stdout.strip()
         self.d.start()
         self.id = self.d.send("news@shop.example", ["ann@example.org"])
         self.eventually(lambda: self.d.ask("GET", "/v1/count?state=deferred")[1] == {"count": 1})

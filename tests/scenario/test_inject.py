@@ -635,7 +635,7 @@ class Keys(Case):
 class Tokens(Case):
     def test_what_a_token_may_do(self):
         d = self.started(tokens=(("app", ()), ("shop", ("--class", "orders", "--senders", "news@shop.example,@lists.shop.example")),
-                                 ("watch", ("--rights", "look,steer"))), class_header="X-Class")
+                                 ("watch", ("--rights", "read,operate"))), class_header="X-Class")
         for token, want in (("app.0000", 401), ("app", 200), ("nobody." + "0" * 64, 401), ("watch", 403), ("x" * 5000, 401)):
             self.assertEqual(self.post(MESSAGE, ADDRESS, token=token)[0], want, token)
         status, _, fields = self.post(MESSAGE, ADDRESS, token=None)
@@ -666,15 +666,15 @@ class Tokens(Case):
     def test_the_commands_about_tokens(self):
         d = self.prepared(tokens=())
         path = d.parameters["api_tokens"]
-        first = self.add(d, "shop", "--class", "orders", "--senders", "@shop.example", "--rights", "inject,look")
+        first = self.add(d, "shop", "--class", "orders", "--senders", "@shop.example", "--rights", "inject,read")
         self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
         again = self.add(d, "shop")  # another secret, and the same rights
         self.assertNotEqual(first, again)
         with open(path) as f:
             text = f.read()
-        self.assertRegex(text, r"\Ashop:\{SHA-256\}[A-Za-z0-9+/]{43}=:rights=inject,look:class=orders:senders=@shop\.example\n\Z")
+        self.assertRegex(text, r"\Ashop:\{SHA-256\}[A-Za-z0-9+/]{43}=:rights=inject,read:class=orders:senders=@shop\.example\n\Z")
         self.assertNotIn(again[-64:], text)
-        self.assertRegex(d.cli("token", "list").stdout, r"\Ashop +inject,look +orders +@shop\.example\n\Z")
+        self.assertRegex(d.cli("token", "list").stdout, r"\Ashop +inject,read +orders +@shop\.example\n\Z")
         for words, error in ((("add", "a b"), "a token has a name"), (("add", "x", "--rights", "all"), "--rights"),
                              (("add", "x", "--senders", "nobody"), "--senders"), (("remove", "nobody"), "there is no token")):
             result = d.cli("token", *words)
@@ -691,7 +691,7 @@ class Tokens(Case):
             result = d.cli("config", "check")
             self.assertNotEqual(result.returncode, 0)
             self.assertRegex(result.stderr + result.stdout, error)
-        refused("tokens would cross the network in clear; say https://", listen="http://192.0.2.1:8025")
+        refused("tokens would cross the network in clear; expected https://", listen="http://192.0.2.1:8025")
         refused("no certificate for it: set tls_cert", listen="https://127.0.0.1:8025")
         refused("nothing says who may send mail there: set api_tokens", listen="http://127.0.0.1:8025", api_tokens="")
         os.chmod(path, 0o640 | 0o004)

@@ -330,7 +330,7 @@ class TestTrace(Case):
         port = sluice.free_port()
         d.parameters.update(control_listen="http://127.0.0.1:%d" % port, api_tokens=os.path.join(d.directory, "tokens"))
         d.write_config()
-        tokens = [d.cli("token", "add", right, "--rights", right, check=True).stdout.split()[-1] for right in ("look", "steer")]
+        tokens = [d.cli("token", "add", right, "--rights", right, check=True).stdout.split()[-1] for right in ("read", "operate")]
         d.start()
         for token, status in zip(tokens, (403, 200)):
             c = http.client.HTTPConnection("127.0.0.1", port, timeout=sluice.PATIENCE)

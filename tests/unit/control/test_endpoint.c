@@ -83,7 +83,7 @@ static void each_endpoint_is_described_with_its_parameters(void **unused)
         }
         assert_true((strcmp(e->method, "POST") == 0) ==
                     (json_object_get(operation, "requestBody") != NULL));
-        assert_string_equal(right_of(operation), e->steers ? "steer" : "look");
+        assert_string_equal(right_of(operation), e->operates ? "operate" : "read");
     }
     json_decref(document);
 }

@@ -17,16 +17,16 @@ static void a_token_is_known_by_what_was_made(void **unused)
     buf_init(&line, 10000);
     buf_init(&error, 1000);
     (void)buf_add_string(&line, "# tokens\n\n");
-    token_make(SLICE("shop.one"), TOKEN_INJECT | TOKEN_LOOK, SLICE("orders"), SLICE("@b.c"), &text,
+    token_make(SLICE("shop.one"), TOKEN_INJECT | TOKEN_READ, SLICE("orders"), SLICE("@b.c"), &text,
                &line);
-    token_make(SLICE("app"), TOKEN_STEER, SLICE(""), SLICE(""), &other, &line);
+    token_make(SLICE("app"), TOKEN_OPERATE, SLICE(""), SLICE(""), &other, &line);
     assert_int_equal(buf_len(&text), 8 + 1 + TOKEN_SECRET);
     list = token_list_new(buf_slice(&line), &error);
     assert_string_equal(buf_cstr(&error), "");
     t = token_list_check(list, buf_slice(&text));
     assert_non_null(t);
     assert_string_equal(t->line.name, "shop.one");
-    assert_int_equal(t->rights, TOKEN_INJECT | TOKEN_LOOK);
+    assert_int_equal(t->rights, TOKEN_INJECT | TOKEN_READ);
     assert_int_equal(t->line.class_name.len, 6);
     assert_int_equal(t->line.number, 3);
     assert_string_equal(token_list_check(list, buf_slice(&other))->line.name, "app");
@@ -46,6 +46,28 @@ static void a_token_is_known_by_what_was_made(void **unused)
     buf_fini(&error);
 }
 
+static void rights_have_older_names(void **unused)
+{
+    static const struct {
+        const char *text, *want;
+    } cases[] = {{"inject", "inject"},
+                 {"operate,read", "read,operate"},
+                 {"look", "read"},
+                 {"steer,inject,look", "inject,read,operate"}};
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        unsigned rights;
+        struct buf out;
+
+        buf_init(&out, 100);
+        assert_true(token_rights_parse(slice_string(cases[i].text), &rights));
+        token_rights_put(rights, &out);
+        assert_string_equal(buf_cstr(&out), cases[i].want);
+        buf_fini(&out);
+    }
+}
+
 static void a_typo_is_told_with_its_place(void **unused)
 {
 #define HASH "{SHA-256}47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="
@@ -57,7 +79,7 @@ static void a_typo_is_told_with_its_place(void **unused)
         {"a", "1:2: expected :{SHA-256}HASH"},
         {"a:{SHA-256}AAAA:rights=inject", "1:2: expected :{SHA-256}HASH"},
         {"a:" HASH, "1:1: it has no rights=LIST"},
-        {"\na:" HASH ":rights=send", "2:57: expected inject, look or steer"},
+        {"\na:" HASH ":rights=send", "2:57: expected inject, read or operate"},
         {"a:" HASH ":rights=inject:class=a b", "1:71: expected the name of a class"},
         {"a:" HASH ":rights=inject:senders=a", "1:71: expected addresses"},
         {"a:" HASH ":right=inject", "1:57: expected rights=LIST, class=NAME or senders=LIST"},
@@ -81,5 +103,6 @@ static void a_typo_is_told_with_its_place(void **unused)
     buf_fini(&error);
 }
 
-UNIT_MAIN(cmocka_unit_test(a_token_is_known_by_what_was_made),
+UNIT_MAIN(cmocka_unit_test(rights_have_older_names),
+          cmocka_unit_test(a_token_is_known_by_what_was_made),
           cmocka_unit_test(a_typo_is_told_with_its_place))
