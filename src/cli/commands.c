@@ -31,7 +31,8 @@ static const struct command commands[] = {
      "what TLS mail for a domain would get, and why", run_tls},
     {"events", "", 0, 0, ARG_EVENTS, false, "print events as they come, lines of JSON", run_events},
     {"trace", "[ID]", 0, 1, ARG_TRACE | ARG_JSON, false,
-     "what is said on SMTP connections, as it is said, without passwords and content", run_trace},
+     "commands and replies of SMTP connections as they pass, without passwords and content",
+     run_trace},
     {"status", "", 0, 0, ARG_JSON, false, "an overview", run_status},
     {"destinations", "", 0, 0, ARG_JSON, false, "recipients that wait, by destination",
      run_destinations},
@@ -67,13 +68,13 @@ static const struct command commands[] = {
     {"reload", "", 0, 0, 0, false, "let the daemon read its configuration again", run_reload},
     {"stop", "", 0, 0, 0, false, "shut the daemon down gracefully", run_stop},
     {"clock", "+SECONDS", 1, 1, 0, true, "shift the daemon's clock (debug_clock = yes)", run_clock},
-    {"config check", "[FILE]", 0, 1, 0, false, "say what is wrong with a configuration",
+    {"config check", "[FILE]", 0, 1, 0, false, "print what is wrong with a configuration",
      run_config_check},
     {"config show", "[NAME...]", 0, COMMAND_ANY, ARG_CONFIG, false, "print parameters",
      run_config_show},
     {"config import", "DIR", 1, 1, 0, false, "translate a configuration of Postfix (/etc/postfix)",
      run_config_import},
-    {"config test", "[FILE]", 0, 1, ARG_RULES, false, "what rules at arrival say of a mail",
+    {"config test", "[FILE]", 0, 1, ARG_RULES, false, "what rules at arrival do with a mail",
      run_config_test},
     {"postfix check", "[DIR]", 0, 1, 0, false,
      "what differs in the Postfix of /etc/postfix, or DIR, with sluice-qmgr", run_postfix_check},
@@ -84,7 +85,7 @@ static const struct command commands[] = {
     {"auth list", "[FILE]", 0, 1, ARG_JSON, false, "the users that may log in", run_auth_list},
     {"token add", "NAME [FILE]", 1, 2, ARG_AUTH | ARG_TOKEN, false,
      "make a token for a program, and print it", run_token_add},
-    {"token remove", "NAME [FILE]", 1, 2, 0, false, "a token is good no more", run_token_remove},
+    {"token remove", "NAME [FILE]", 1, 2, 0, false, "a token is no longer valid", run_token_remove},
     {"token list", "[FILE]", 0, 1, 0, false, "the tokens of programs", run_token_list},
     {"spool check", "[PATH]", 0, 1, 0, false, "look for damage in the store", run_spool_check},
     {"spool repair", "[PATH]", 0, 1, 0, false,
@@ -142,7 +143,7 @@ static void print_usage(FILE *out)
             fprintf(out, "  %-15s %s\n", commands[i].name, commands[i].meaning);
         }
     }
-    fputs("`sluice COMMAND --help' tells more, and sluice(1) everything.\n", out);
+    fputs("`sluice COMMAND --help' has more, and sluice(1) everything.\n", out);
     args_print_usage(out, ARG_PROGRAM);
 }
 

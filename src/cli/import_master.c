@@ -174,7 +174,7 @@ static bool choose_kind(struct main_cf *im, struct listener *l)
         import_lost(im, DANGER_REFUSAL, l->place, &l->from,
                     may.logins
                         ? import_text(im, "no logins on this listener: %s", no_logins(im))
-                        : "no logins on this listener: users who have logged in may not send to "
+                        : "no logins on this listener: users who have logged in can not send to "
                           "other domains there, but could here");
     }
     return true;

@@ -41,7 +41,7 @@ void message_print_head(FILE *out, const json_t *message, double now)
 
     fprintf(out, "%s: %s", member_text(message, "queue_id"), member_text(message, "queue_name"));
     if (json_is_true(json_object_get(message, "forced_expire"))) {
-        fputs(", to be given up", out);
+        fputs(", to expire", out);
     }
     fputc('\n', out);
     print_text(out, "reason", member_text(message, "reason"));
@@ -63,7 +63,7 @@ void message_print_head(FILE *out, const json_t *message, double now)
         fprintf(out, "  %-13s %s\n", "requeued", words_when(created, now).text);
     }
     if (strcmp(member_text(message, "queue_name"), "active") == 0) {
-        fprintf(out, "  %-13s under way\n", "next attempt");
+        fprintf(out, "  %-13s in progress\n", "next attempt");
     } else if (next != NULL) {
         double due = json_number_value(next);
 

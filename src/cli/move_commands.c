@@ -163,7 +163,7 @@ static void print_moved(const struct work *w, const struct spool_moved *m)
     }
     putchar('\n');
     if (m->left > 0) {
-        printf("%" PRIu64 " left where they are, as told above\n", m->left);
+        printf("%" PRIu64 " left where they are, as listed above\n", m->left);
     }
 }
 

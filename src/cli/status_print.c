@@ -25,7 +25,7 @@ void site_print(FILE *out, const json_t *site, double now)
         fputs(", handed over by another node", out);
     }
     fprintf(out,
-            "\n  %" PRId64 " under way in a window of %" PRId64 " (at most %" PRId64 "), %" PRId64
+            "\n  %" PRId64 " in flight in a window of %" PRId64 " (at most %" PRId64 "), %" PRId64
             " waiting\n",
             member_integer(site, "busy"), member_integer(site, "window"),
             member_integer(site, "window_max"), member_integer(site, "waiting"));
@@ -162,7 +162,7 @@ static void print_nodes(FILE *out, const json_t *cluster)
     size_t i;
 
     fprintf(out, "  %-28s %-9s %10s %10s %10s %10s %12s\n", "node", "state", "partitions",
-            "in memory", "under way", "waiting", "delivered");
+            "in memory", "in flight", "waiting", "delivered");
     json_array_foreach(json_object_get(cluster, "nodes"), i, node)
     {
         bool is_up = json_is_true(json_object_get(node, "up"));
@@ -204,7 +204,7 @@ void queue_status_print(FILE *out, const json_t *status)
                                               {"corrupt", "corrupt"}};
     static const char *const memory[][2] = {{"active_messages", "messages"},
                                             {"active_recipients", "recipients"},
-                                            {"in_flight", "deliveries under way"},
+                                            {"in_flight", "deliveries in flight"},
                                             {"waiting", "waiting"}};
     static const char *const since[][2] = {{"submitted", "messages accepted"},
                                            {"delivered", "recipients delivered"},

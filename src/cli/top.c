@@ -415,7 +415,7 @@ static void draw_head(const struct top *t)
                        t->status != NULL ? words_time(t->answered_at).text : "nothing yet");
         put_line(3, line);
     } else if (t->status != NULL && !json_is_true(json_object_get(t->status, "storage_ok"))) {
-        put_line(3, "RESULTS CAN'T BE STORED: nothing new starts; the log says why");
+        put_line(3, "RESULTS CAN'T BE STORED: nothing new starts; the log has the reason");
     } else if (t->status != NULL && !json_is_true(json_object_get(t->status, "space_ok"))) {
         put_line(3, "TOO LITTLE SPACE: mail is refused for now (queue_minfree)");
     } else {

@@ -171,7 +171,7 @@ int run_trace(const struct command *c, const struct args *a)
     }
     if (t.begun) {
         json_decref(answer);
-        put_error("the trace has ended: the daemon has stopped, or its queue process began anew");
+        put_error("the trace has ended: the daemon has stopped, or its queue process restarted");
         return EX_TEMPFAIL;
     }
     return ask_failed(status, answer);

@@ -346,7 +346,7 @@ static void print_window(FILE *out, const json_t *site)
     double mean = member_number(site, "mean_seconds"), rate = member_number(site, "per_second");
 
     print_label(out, "window");
-    fprintf(out, "%" PRId64 " under way", member_integer(site, "busy"));
+    fprintf(out, "%" PRId64 " in flight", member_integer(site, "busy"));
     if (member_integer(site, "depth") > 1) {
         fprintf(out, ", %" PRId64 " agents", member_integer(site, "agents"));
     }
@@ -394,7 +394,7 @@ static void print_history(FILE *out, const json_t *site, double now)
                 member_integer(row, "after"), member_text(row, "why"));
     }
     if (json_array_size(replies) > 0) {
-        fputs("\n  what it said lately\n", out);
+        fputs("\n  its last replies\n", out);
     }
     json_array_foreach((json_t *)(uintptr_t)replies, i, row)
     {

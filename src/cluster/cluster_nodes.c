@@ -210,7 +210,7 @@ static void print_drain(const PGresult *r, int i, struct buf *out)
     long has = strtol(PQgetvalue(r, i, HAS), NULL, 10);
     long awaited = strtol(PQgetvalue(r, i, AWAITED), NULL, 10);
 
-    (void)buf_addf(out, "%s: %ld partitions left, %s deliveries under way", PQgetvalue(r, i, NAME),
+    (void)buf_addf(out, "%s: %ld partitions left, %s deliveries in flight", PQgetvalue(r, i, NAME),
                    has, PQgetvalue(r, i, UNDER_WAY)[0] != '\0' ? PQgetvalue(r, i, UNDER_WAY) : "?");
     if (awaited > 0) {
         (void)buf_addf(out,
@@ -224,7 +224,7 @@ static void print_drain(const PGresult *r, int i, struct buf *out)
 static void print_nodes(const PGresult *r, struct buf *out)
 {
     (void)buf_addf(out, "%-30s %4s %-18s %-6s %10s %10s %10s %-14s %-8s %s\n", "name", "no",
-                   "state", "alive", "partitions", "waiting", "under way", "tables", "clock",
+                   "state", "alive", "partitions", "waiting", "in flight", "tables", "clock",
                    "program");
     for (int i = 0; i < PQntuples(r); i++) {
         char tables[32];
@@ -375,14 +375,13 @@ static int left(struct work *w, const char *name, struct buf *out)
         bool drains = strcmp(PQgetvalue(r, 0, STATE), "draining") == 0;
 
         if (strcmp(PQgetvalue(r, 0, HAS), "0") == 0) {
-            (void)buf_addf(out, "%s: it has no partitions any more\n", name);
+            (void)buf_addf(out, "%s: it has no partitions\n", name);
         } else if (drains) {
             print_drain(r, 0, out);
             rc = find_taker(w, name);
             rc = rc == 0 ? -EAGAIN : rc;
         } else {
-            (void)buf_addf(w->error, "%s does not drain any more (%s)", name,
-                           PQgetvalue(r, 0, STATE));
+            (void)buf_addf(w->error, "%s drains no longer (%s)", name, PQgetvalue(r, 0, STATE));
             rc = -ECANCELED;
         }
     }

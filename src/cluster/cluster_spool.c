@@ -263,7 +263,7 @@ static int claim_parked(struct spool *sp, struct slice key, struct wall now, siz
     /* Until all is counted, more mail may be parked under the key than is known. */
     *ret_more = *ret_more || loader_is_counting(s->loader);
     return err == 0 && *ret_count == 0 && *ret_more && max > 0
-               ? spool_fail(sp, -EAGAIN, "what is parked is not at hand yet")
+               ? spool_fail(sp, -EAGAIN, "what is parked is not loaded yet")
                : err;
 }
 
@@ -341,7 +341,7 @@ static int free_bytes(struct spool *sp, uint64_t *ret_bytes)
 {
     *ret_bytes = UINT64_MAX; /* the server does not report its free space */
     if (engine_member_is_unfit(cluster_of(sp)->member)) {
-        return spool_fail(sp, -EROFS, "the server is not what it has to be");
+        return spool_fail(sp, -EROFS, "the server is not what it must be");
     }
     return 0;
 }

@@ -322,7 +322,7 @@ bool cluster_url_parse(struct cluster_url *u, const char *where, enum cluster_ur
         return wrong(ret_error, "a URL that is too long", "at most 2000 bytes");
     }
     if (strncmp(where, "//", 2) != 0 || strchr(where + 2, '/') == NULL) {
-        return wrong(ret_error, "no // or no / behind the hosts", CLUSTER_URL_FORM);
+        return wrong(ret_error, "no // or no / after the hosts", CLUSTER_URL_FORM);
     }
     u->room = mem_string(where);
     u->schema = "sluice";
@@ -354,7 +354,7 @@ bool cluster_url_parse(struct cluster_url *u, const char *where, enum cluster_ur
         char *value = cut(query, '=');
 
         if (value == NULL) {
-            return wrong(ret_error, "a word behind the ? without a value", "NAME=VALUE");
+            return wrong(ret_error, "a word after the ? without a value", "NAME=VALUE");
         }
         if (!set_value(u, query, value, &ports, ret_error)) {
             return false;

@@ -29,7 +29,7 @@ static const char sql_marker[] =
     "(SELECT FROM batch WHERE node = $1::smallint AND n >= $3::bigint)";
 
 static const char words_stale[] =
-    "another node has taken over: this incarnation is not in force any more";
+    "another node has taken over: this incarnation is no longer in force";
 
 #define SQL_WAIT "SELECT incarnation FROM fence WHERE no = $1 FOR UPDATE"
 /* Returns markers from number $2 on, and a row if the server has a marker of $3 or later; older
@@ -689,7 +689,7 @@ void committer_enter(struct committer *c, int node, int64_t incarnation)
     c->incarnation = incarnation;
     c->last = before_first_number(incarnation);
     if (c->state == COMMITTER_DOUBT) {
-        link_drop(c->link, "the node has registered anew"); /* its look is out of date */
+        link_drop(c->link, "the node has registered again"); /* its look is out of date */
     }
 }
 

@@ -369,13 +369,13 @@ int desk_need(struct desk *d, struct msg_id id, struct desk_message **ret_msg)
     *ret_msg = msg;
     if (msg == NULL || desk_is_outdated(msg, d->look)) {
         desk_miss(d, desk_expect(d, id.n, DESK_LOOKED));
-        return desk_fail_by_id(d, id, -EAGAIN, "it is not at hand yet");
+        return desk_fail_by_id(d, id, -EAGAIN, "it is not loaded yet");
     }
     if (msg->is_loading) {
         if (!msg->is_looked) {
             desk_set_looked(d, msg, true);
         }
-        return desk_fail_by_id(d, id, -EAGAIN, "it is not at hand yet");
+        return desk_fail_by_id(d, id, -EAGAIN, "it is not loaded yet");
     }
     return msg->f.gone ? desk_fail_by_id(d, id, -ENOENT, "no such message") : 0;
 }

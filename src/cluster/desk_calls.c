@@ -470,7 +470,7 @@ int desk_want(struct desk *d, struct msg_id id, bool content)
     }
     msg->wants_content = true;
     desk_miss(d, msg);
-    return desk_fail_by_id(d, id, -EAGAIN, "its content is not at hand yet");
+    return desk_fail_by_id(d, id, -EAGAIN, "its content is not loaded yet");
 }
 
 int desk_read_content(struct desk *d, struct msg_id id, struct buf *ret_bytes, int *ret_fd,

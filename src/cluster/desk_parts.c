@@ -211,7 +211,7 @@ int desk_parts_want(struct desk *d, struct msg_id whole)
     }
     msg->wants_parts = true;
     desk_miss(d, msg);
-    return desk_fail_by_id(d, whole, -EAGAIN, "its parts are not at hand yet");
+    return desk_fail_by_id(d, whole, -EAGAIN, "its parts are not loaded yet");
 }
 
 uint64_t desk_parts_list(struct desk *d, uint64_t whole)

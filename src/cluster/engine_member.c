@@ -246,7 +246,7 @@ static void hurry(struct cluster_spool *s, const struct partition_set *partition
     size_t count = desk_claimed_in(&s->desk, partitions, &ids);
 
     say(m, SPOOL_EVENT_WARNING,
-        "node %s: %d partitions that others wait for still have deliveries under way: what can be "
+        "node %s: %d partitions that others wait for still have deliveries in flight: what can be "
         "broken off is",
         m->name, partition_set_count(partitions));
     for (size_t i = 0; i < count; i++) {
@@ -464,7 +464,7 @@ static void follow_texts(struct cluster_spool *s, int64_t now)
                  shared_texts_is_late(s->shared, now);
     if (m->is_late && !was_late) {
         say(m, SPOOL_EVENT_WARNING,
-            "nothing is delivered: what operators have said at other nodes can't be read: %s",
+            "nothing is delivered: what operators ordered at other nodes can't be read: %s",
             shared_texts_error(s->shared)[0] != '\0' ? shared_texts_error(s->shared)
                                                      : "the database does not answer");
     }

@@ -136,4 +136,4 @@ const char schema_sql[] =
     "INSERT INTO cluster (format, min_format, partitions) VALUES (2, 2, 256);"
     "INSERT INTO lease (p, epoch) SELECT p, 0 FROM generate_series(0, 255) p;";
 
-_Static_assert(SCHEMA_FORMAT == 2, "it stands in schema_sql, and its step behind the tables");
+_Static_assert(SCHEMA_FORMAT == 2, "it stands in schema_sql, and its step after the tables");

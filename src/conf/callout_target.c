@@ -70,7 +70,7 @@ bool callout_target_of(const struct conf *conf, bool local, struct callout_targe
     if (where.len == 0 || !nexthop_parse(where, &n) || n.use_mx) {
         return fail(ret_error, element,
                     "leads to no peer that can be asked: [host], [host]:port or unix:PATH is "
-                    "expected behind it, or in local_transport or relay_transport");
+                    "expected after it, or in local_transport or relay_transport");
     }
     if (!put_address(&n, conf, ret_target) ||
         !milter_address_parse(slice_string(ret_target->text), &address)) {

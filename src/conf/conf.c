@@ -991,22 +991,23 @@ static void check_login(struct loader *l, struct slice url)
 
     if (slice_starts_nocase(url, SLICE("lmtp:"))) {
         combination(l, CONF_ERROR, "listen",
-                    "has auth=yes behind an LMTP address: only SMTP has logins");
+                    "has auth=yes after an LMTP address: only SMTP has logins");
     }
     if (c->tls_cert[0] == '\0') {
         combination(l, CONF_ERROR, "listen",
-                    "has an address for logins, which are offered behind TLS only: set tls_cert");
+                    "has an address for logins, which are offered with TLS only: set tls_cert");
     }
     if (c->smtpd_tls_security_level == CONF_SERVER_TLS_NONE &&
         slice_starts_nocase(url, SLICE("smtp:"))) {
         combination(l, CONF_ERROR, "listen",
-                    "has auth=yes behind an address that smtpd_tls_security_level = none leaves "
+                    "has auth=yes after an address that smtpd_tls_security_level = none leaves "
                     "without TLS, and so without logins");
     }
     if (c->auth_users[0] == '\0' && c->auth_dovecot[0] == '\0') {
-        combination(l, CONF_ERROR, "listen",
-                    "has an address for logins, and nothing says who may log in: set auth_users or "
-                    "auth_dovecot");
+        combination(
+            l, CONF_ERROR, "listen",
+            "has an address for logins, and no setting names who may log in: set auth_users or "
+            "auth_dovecot");
     }
 }
 
@@ -1016,7 +1017,7 @@ static void check_server_tls(struct loader *l)
 
     if (c->smtpd_tls_security_level == CONF_SERVER_TLS_ENCRYPT && c->tls_cert[0] == '\0') {
         combination(l, CONF_ERROR, "smtpd_tls_security_level",
-                    "= encrypt takes mail behind TLS only, and there is none: set tls_cert");
+                    "= encrypt accepts mail with TLS only, and there is none: set tls_cert");
     }
 }
 
@@ -1119,15 +1120,16 @@ static void check_http(struct loader *l, const char *url, const struct listen_ad
 
     if (login) {
         combination(l, CONF_ERROR, "listen",
-                    "has auth=yes behind an address for HTTP: its clients have tokens");
+                    "has auth=yes after an address for HTTP: its clients have tokens");
         return;
     }
     if (!address->tls_first && !is_local_address(address)) {
-        why = ", which other machines reach: tokens would cross the network in clear; say https://";
+        why = ", which other machines reach: tokens would cross the network in clear; expected "
+              "https://";
     } else if (address->tls_first && c->tls_cert[0] == '\0') {
         why = ", and no certificate for it: set tls_cert";
     } else if (c->api_tokens[0] == '\0') {
-        why = ", and nothing says who may send mail there: set api_tokens";
+        why = ", and no setting names who may send mail there: set api_tokens";
     }
     if (why != NULL) {
         (void)snprintf(text, sizeof text, "has %s%s", url, why); /* or is cut */
@@ -1148,12 +1150,13 @@ static void check_control_listen(struct loader *l)
         if (!listen_parse(slice_string(url), &address) || !address.http) {
             why = "; http://HOST:PORT or https://HOST:PORT is expected";
         } else if (!address.tls_first && !is_local_address(&address)) {
-            why = ", which other machines reach: tokens would cross the network in clear; say "
+            why = ", which other machines reach: tokens would cross the network in clear; expected "
                   "https://";
         } else if (address.tls_first && c->tls_cert[0] == '\0') {
             why = ", and no certificate for it: set tls_cert";
         } else if (c->api_tokens[0] == '\0') {
-            why = ", and nothing says who may call: set api_tokens (sluice token add), or leave it "
+            why = ", and no setting names who may call: set api_tokens (sluice token add), or "
+                  "leave it "
                   "empty and use control_socket";
         }
         for (size_t j = 0; why == NULL && j < c->listen.count; j++) {
@@ -1175,7 +1178,7 @@ static void check_web_hooks(struct loader *l)
 
     if (c->web_hooks[0] != '\0' && !c->events) {
         combination(l, CONF_ERROR, "web_hooks",
-                    "needs events = yes: they are told what is in the "
+                    "needs events = yes: they get what is in the "
                     "journal");
     }
     if (c->web_hook_retry_max_us < c->web_hook_retry_min_us) {
@@ -1198,7 +1201,7 @@ static void check_filtered(struct loader *l, const char *url, const struct liste
 
     if (is_open(address, options)) {
         (void)snprintf(text, sizeof text,
-                       "has filtered=yes behind %s, which other machines reach: their mail would "
+                       "has filtered=yes after %s, which other machines reach: their mail would "
                        "meet no rule and no filter",
                        url); /* or is cut */
         combination(l, CONF_WARNING, "listen", text);
@@ -1223,7 +1226,7 @@ static void check_open_relay(struct loader *l)
         if (is_open(&address, &options) && is_everybody(&c->relay_networks)) {
             (void)snprintf(text, sizeof text,
                            "holds all addresses or a large part of them, and %s is open to other "
-                           "machines: anyone could send any mail; say allow_open_relay = yes if "
+                           "machines: anyone could send any mail; set allow_open_relay = yes if "
                            "that is meant",
                            url); /* or is cut */
             combination(l, CONF_ERROR, "relay_networks", text);
@@ -1234,7 +1237,7 @@ static void check_open_relay(struct loader *l)
             (void)snprintf(text, sizeof text,
                            "holds all addresses or a large part of them, and %s is open to other "
                            "machines: anyone could take the address of a client that may relay; "
-                           "say allow_open_relay = yes if that is meant",
+                           "set allow_open_relay = yes if that is meant",
                            url); /* or is cut */
             combination(l, CONF_ERROR, "smtpd_upstream_proxy_networks", text);
             return;
@@ -1273,7 +1276,7 @@ static void check_callouts(struct loader *l)
     }
     if (target.text[0] != '\0' && l->conf->fallback_transport[0] != '\0') {
         combination(l, CONF_ERROR, "fallback_transport",
-                    "needs files in local_recipient_maps: what a peer says is known to SMTP "
+                    "needs files in local_recipient_maps: a peer's answer is known to SMTP "
                     "clients' mail alone");
     }
     buf_fini(&error);
@@ -1608,7 +1611,7 @@ static const char *user_problem(const struct loader *l, const struct policy *pol
     }
     if (!as_owner && owner_name[0] != '\0' && find_uid(owner_name, &owner) && uid == owner) {
         return "its user is mail_owner, who may read and change the whole queue; "
-               "say user=" POLICY_USER_MAIL_OWNER " if that is meant";
+               "set user=" POLICY_USER_MAIL_OWNER " if that is meant";
     }
     return NULL;
 }

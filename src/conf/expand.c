@@ -105,7 +105,7 @@ static bool expand_dollar(struct expander *e, struct slice *rest)
     }
     len = name_len(*rest);
     if (len == 0) {
-        return fail(e, *rest, "stands behind a `$' and is no name; a dollar sign is written `$$'");
+        return fail(e, *rest, "follows a `$' and is no name; a dollar sign is written `$$'");
     }
     struct slice name = slice_of(rest->ptr, len);
     *rest = slice_skip(*rest, len);

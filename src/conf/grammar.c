@@ -110,7 +110,7 @@ static bool quoted_value(struct grammar *g, size_t at, struct item *ret_item)
     }
     ret_item->value = buf_slice(&g->value);
     if (g->in_line < g->line.len && !is_blank(g->line.ptr[g->in_line])) {
-        bad(g, g->in_line, "a blank is expected behind the closing `\"'", ret_item);
+        bad(g, g->in_line, "a blank is expected after the closing `\"'", ret_item);
         return false;
     }
     return true;
@@ -231,7 +231,7 @@ static void param_line(struct grammar *g, struct item *ret_item)
     }
     size_t at = skip_blanks(g->line, g->in_line);
     if (at < g->line.len && g->line.ptr[at] != '#') {
-        bad(g, at, "nothing is expected behind the value of a PARAM line", ret_item);
+        bad(g, at, "nothing is expected after the value of a PARAM line", ret_item);
         return;
     }
     ret_item->kind = ITEM_PARAM_LINE;

@@ -119,7 +119,7 @@ const char *glob_error(struct slice pattern)
         }
         size_t len = element_len(pattern);
         if (len == 0) {
-            return pattern.ptr[0] == '[' ? "`[' without `]'" : "nothing behind the last `\\'";
+            return pattern.ptr[0] == '[' ? "`[' without `]'" : "nothing after the last `\\'";
         }
         pattern = slice_skip(pattern, len);
     }

@@ -190,7 +190,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "about: each of them, or all; then they are divided by the number of nodes that are up, at " \
       "least one delivery at once for each. A maxring is one node's in any case")                  \
     X(SIZE, spool_inline_limit, "bytes", "16k", 0, 1 << 30,                                        \
-      "larger content is kept in files beside the database")                                       \
+      "larger content is kept in files next to the database")                                      \
     X(STRING, maildrop, "path", "maildrop", 0, 0,                                                  \
       "directory where sendmail leaves mail; empty: none")                                         \
     X(STRING, control_socket, "path", "control.sock", 0, 0, "Unix socket of the HTTP interface")   \
@@ -201,7 +201,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "addresses of the HTTP interface, whose clients show tokens of api_tokens; http:// on "      \
       "loopback alone")                                                                            \
     X(LIST, metrics_destinations, "transport/nexthop", "", 0, 0,                                   \
-      "destinations that metrics name always, beside the busiest; lower case")                     \
+      "destinations that metrics name always, as well as the busiest; lower case")                 \
     /* processes */                                                                                \
     X(STRING, mail_owner, "user", "", 0, 0,                                                        \
       "user of the queue process when started as root; empty: " CONF_MAIL_OWNER ", if there is "   \
@@ -217,11 +217,11 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(INT, receive_processes, "processes", "1", 1, 64, "receiving processes")                      \
     X(INT, deliver_processes, "processes", "1", 1, 64, "delivering processes")                     \
     X(TIME, shutdown_timeout, "s", "30s", 0, PARAM_S(3600),                                        \
-      "how long a stop waits for deliveries that are under way")                                   \
+      "how long a stop waits for deliveries that are in flight")                                   \
     X(TIME, daemon_timeout, "s", "18000s", PARAM_S(1), PARAM_DAYS(30),                             \
       "longest that one delivery request may take")                                                \
     X(TIME, qmgr_daemon_timeout, "s", "1000s", PARAM_S(1), PARAM_DAYS(30),                         \
-      "longest that one turn of the queue process may take before it is started anew")             \
+      "longest that one turn of the queue process may take before it is restarted")                \
     X(TIME, qmgr_ipc_timeout, "s", "60s", PARAM_S(1), PARAM_DAYS(30),                              \
       "longest that an exchange with the queue process may take")                                  \
     X(TIME, service_throttle_time, "s", "60s", PARAM_S(1), PARAM_DAYS(1),                          \
@@ -229,7 +229,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(BOOL, debug_clock, "", "no", 0, 0, "tests may move the clock")                               \
     /* receiving */                                                                                \
     X(LIST, listen, LISTEN_UNIT, "smtp://127.0.0.1:25", 0, 0,                                      \
-      "where mail is accepted; class=NAME behind an address: what comes in there is of that "      \
+      "where mail is accepted; class=NAME after an address: mail received there is of that "       \
       "class; auth=yes: clients may log in; filtered=yes: content_filter hands mail back there; "  \
       "proxy=yes: each connection begins with the client's address in a header of the PROXY "      \
       "protocol")                                                                                  \
@@ -263,7 +263,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "domains that all clients may send to and that are passed on")                               \
     X(LIST, client_access, "file or cidr:file", "", 0, 0,                                          \
       "rules by address of the client: files of `network action' lines, the first that has "       \
-      "something to say decides")                                                                  \
+      "a rule for it decides")                                                                     \
     X(LIST, sender_access, "file", "", 0, 0,                                                       \
       "rules by envelope sender: files of `address-or-domain action' lines")                       \
     X(LIST, recipient_access, "file", "", 0, 0,                                                    \
@@ -287,7 +287,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "processor time that header_checks and body_checks of one message may take; mail that "      \
       "needs more is deferred")                                                                    \
     X(STRING, content_filter, "transport:nexthop", "", 0, 0,                                       \
-      "where all mail goes first, but what comes in by a listener with filtered=yes; empty: "      \
+      "where all mail goes first, except that of a listener with filtered=yes; empty: "            \
       "nowhere")                                                                                   \
     X(LIST, virtual_alias_maps, "file", "", 0, 0,                                                  \
       "files of `address addresses' lines: recipients that stand for others")                      \
@@ -310,7 +310,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(LIST, recipient_bcc_maps, "file", "", 0, 0,                                                  \
       "files of `recipient address' lines: one more recipient of mail to there")                   \
     X(STRING, smtpd_banner, "", "$myhostname ESMTP", 0, 0,                                         \
-      "text of the greeting behind 220; begins with the host name")                                \
+      "text of the greeting after 220; begins with the host name")                                 \
     X(SIZE, message_size_limit, "bytes", "10240000", 0, PARAM_NO_MAX,                              \
       "largest message; 0: no limit")                                                              \
     X(SIZE, header_size_limit, "bytes", "102400", 1, 1 << 30,                                      \
@@ -318,7 +318,8 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(SIZE, header_section_size_limit, "bytes", "1m", 1, 2 << 20,                                  \
       "largest header, all fields together; a message with a larger one is refused")               \
     X(BOOL, always_add_missing_headers, "", "no", 0, 0,                                            \
-      "mail of clients that may not relay gets From, Date and Message-ID, too, where they are "    \
+      "mail of clients without the right to relay gets From, Date and Message-ID, too, where "     \
+      "they are "                                                                                  \
       "missing")                                                                                   \
     X(STRING, smtpd_forbid_bare_newline, "", "reject", 0, 0,                                       \
       NO_EFFECT "only clients of smtpd_forbid_bare_newline_exclusions may send lines that end "    \
@@ -378,7 +379,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "memory for messages that are being received, in each receiving process; at least twice "    \
       "message_size_limit; when it is full the slowest clients with the most lose their places")   \
     X(TIME, smtpd_timeout, "s", "300s", PARAM_S(1), PARAM_S(86400),                                \
-      "longest wait for a command, and how far content may fall behind smtpd_min_data_rate")       \
+      "longest wait for a command, and how long content may be slower than smtpd_min_data_rate")   \
     X(INT, smtpd_min_data_rate, "bytes per second", "500", 0, 1000000000,                          \
       "slowest content, apart from pauses of smtpd_timeout; 0: only pauses are limited")           \
     X(TIME, smtpd_starttls_timeout, "s", "300s", PARAM_S(1), PARAM_S(86400),                       \
@@ -402,8 +403,8 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(STRING, non_smtpd_milters, MILTER_UNIT, "", 0, 0,                                            \
       "the same for mail of sendmail, and for our own (internal_mail_filter_classes)")             \
     X(LIST, internal_mail_filter_classes, FILTER_CLASS_UNIT, "bounce notify", 0, 0,                \
-      "which of our own mail non_smtpd_milters see: what senders are told of their mail, what "    \
-      "the postmaster is told")                                                                    \
+      "which of our own mail non_smtpd_milters see: reports to senders about their mail, notices " \
+      "to the postmaster")                                                                         \
     X(CHOICE, milter_default_action, CONF_MILTER_ACTION_WORDS, "tempfail", 0, 0,                   \
       "what becomes of a message when a filter is not there, hangs, ends or breaks the "           \
       "protocol; accept passes it without that filter, quarantine holds it, shutdown ends the "    \
@@ -414,7 +415,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "longest wait for its answer before the content")                                            \
     X(TIME, milter_content_timeout, "s", "300s", PARAM_S(1), PARAM_DAYS(1),                        \
       "longest wait for its answer to a piece of content, or to the end; each sign of progress "   \
-      "counts anew")                                                                               \
+      "counts from the start")                                                                     \
     X(INT, milter_protocol, "version", "6", MILTER_PROTOCOL_MIN, MILTER_PROTOCOL_MAX,              \
       "highest version of the protocol that is offered")                                           \
     X(STRING, milter_macro_daemon_name, "", "$myhostname", 0, 0,                                   \
@@ -425,7 +426,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(STRING, tls_key, "path", "$tls_cert", 0, 0, "PEM file with its private key")                 \
     X(CHOICE, smtpd_tls_security_level, CONF_SERVER_TLS_WORDS, "may", 0, 0,                        \
       "STARTTLS at smtp:// addresses: not offered, offered where there is tls_cert, or mail is "   \
-      "taken behind it only (530)")                                                                \
+      "accepted with it only (530)")                                                               \
     X(STRING, class_header, "name of a header field", "", 0, 0,                                    \
       "field that names the class of a message, where the client may relay; empty: none")          \
     X(CHOICE, default_class, CONF_DEFAULT_CLASS_WORDS, "auto", 0, 0,                               \
@@ -490,12 +491,12 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(TIME, bounce_queue_lifetime, "d", "5d", 0, PARAM_LIFETIME_MAX,                               \
       "the same for mail from the null sender")                                                    \
     X(TIME, delay_warning_time, "h", "0h", 0, PARAM_LIFETIME_MAX,                                  \
-      "when the sender is told of a delay; 0: never")                                              \
+      "when the sender gets a notice of a delay; 0: never")                                        \
     X(TIME, report_gather, "s", "300s", 0, PARAM_S(86400),                                         \
       "where several machines share the mail of a message, how long what each has to report to "   \
       "its sender is gathered for one report")                                                     \
     X(BOOL, confirm_delay_cleared, "", "no", 0, 0,                                                 \
-      "tell the sender, too, when delayed mail is delivered at last")                              \
+      "send a notice, too, when delayed mail is delivered at last")                                \
     X(TIME, transport_retry_time, "s", "60s", PARAM_S(1), PARAM_LIFETIME_MAX,                      \
       "how long a transport without agents is left alone")                                         \
     X(INT, qmgr_message_active_limit, "messages", "20000", 1, 10000000,                            \
@@ -536,7 +537,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(TIME, fast_flush_purge_time, "d", "7d", PARAM_S(1), PARAM_LIFETIME_MAX,                      \
       NO_EFFECT "the spool is indexed by destination")                                             \
     X(INT, delay_logging_resolution_limit, "digits", "2", 0, 6,                                    \
-      "digits behind the point of delays in log lines")                                            \
+      "digits after the point of delays in log lines")                                             \
     X(BOOL, smtp_log_tls_feature_status, "", "yes", 0, 0,                                          \
       "log the security of a delivery, as tls= before dsn=; older analysers want no")              \
     X(BOOL, soft_bounce, "", "no", 0, 0,                                                           \
@@ -546,7 +547,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "a report returns the header only of a larger message")                                      \
     X(LIST, notify_classes,                                                                        \
       "bounce, 2bounce, data, delay, policy, protocol, resource or software",                      \
-      "resource, software", 0, 0, "what the postmaster is told of")                                \
+      "resource, software", 0, 0, "what the postmaster gets notices of")                           \
     X(STRING, notify_double_bounce, "address", "postmaster", 0, 0,                                 \
       "where a report goes that can't be delivered; empty: it is logged and dropped")              \
     X(STRING, bounce_notice_recipient, "address", "postmaster", 0, 0,                              \
@@ -560,7 +561,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(STRING, report_form, "path", "", 0, 0,                                                       \
       "ZMailer form (HDR, SUB, ADR and text lines) that reports follow; empty: built-in text")     \
     X(CHOICE, report_return, CONF_REPORT_RETURN_WORDS, "full", 0, 0,                               \
-      "what a report of failure returns of a message that does not say (RET)")                     \
+      "what a report of failure returns of a message without RET")                                 \
     /* events */                                                                                   \
     X(BOOL, events, "", "no", 0, 0,                                                                \
       "keep a journal of events (docs/events.md), where the spool has a place for it")             \
@@ -597,7 +598,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(CHOICE, statistics_format, CONF_STATISTICS_FORMAT_WORDS, "current", 0, 0,                    \
       "form of these lines: that of ZMailer 3, or the older one its manual shows")                 \
     X(BOOL, scheduler_syslog, "", "no", 0, 0,                                                      \
-      "tell syslog, too, as \"scheduler\": messages complete, reported, killed (SYSLOGFLG c)")     \
+      "log to syslog, too, as \"scheduler\": messages complete, reported, killed (SYSLOGFLG c)")   \
     /* external agents */                                                                          \
     X(TIME, command_time_limit, "s", "1000s", PARAM_S(1), PARAM_DAYS(1),                           \
       "longest that a pipe command may run")                                                       \
@@ -740,8 +741,8 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "try the next host after a 5xx greeting instead of failing")                                 \
     X(CHOICE, tls_security_level, "smtp_tls_security_level", CONF_TLS_WORDS, "may", 0, 0,          \
       "STARTTLS: never, where offered, always; verify: with a good certificate for the host; "     \
-      "secure: for the next hop's domain or a name below it; dane: as TLSA records say, else "     \
-      "may; dane-only: as they say, else mail waits")                                              \
+      "secure: for the next hop's domain or a name below it; dane: as TLSA records require, else " \
+      "may; dane-only: as they require, else mail waits")                                          \
     X(CHOICE, mta_sts, "smtp_mta_sts", CONF_STS_WORDS, "no", 0, 0,                                 \
       "MTA-STS policies of domains (RFC 8461): not looked up; looked up, and what they forbid is " \
       "logged; obeyed")                                                                            \
@@ -767,7 +768,8 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(TIME, expiry2, "", "s", "0", 0, PARAM_LIFETIME_MAX,                                          \
       "further age of mail that was never tried, beyond expiry; 0: one day")                       \
     X(LIST, reporttimes, "", "interval", "", 0, 0,                                                 \
-      "ages at which the sender of a postoffice's mail is told of its delay, at most 4; empty: "   \
+      "ages at which the sender of a postoffice's mail gets a notice of its delay, at most 4; "    \
+      "empty: "                                                                                    \
       "delay_warning_time")                                                                        \
     X(STRING, expiryform, "", "name", "", 0, 0,                                                    \
       NO_EFFECT "ZMailer reads it and does nothing, too")                                          \

@@ -120,8 +120,8 @@ struct map_reader {
 static const char *transport_error(const struct map_reader *r, struct slice value,
                                    const struct target *t)
 {
-    return value.len == 0                        ? "has no transport:nexthop behind it"
-           : slice_find(value, ':') == value.len ? "has no `:' behind its transport"
+    return value.len == 0                        ? "has no transport:nexthop after it"
+           : slice_find(value, ':') == value.len ? "has no `:' after its transport"
                                                  : target_error(r->conf, t);
 }
 
@@ -134,7 +134,7 @@ static const char *sender_error(struct slice key, struct slice nexthop)
         return "is none of an address, @domain and <>";
     }
     if (nexthop.len == 0) {
-        return "has no next hop behind it";
+        return "has no next hop after it";
     }
     return nexthop_parse(nexthop, &n) && nexthop.len <= ROUTE_NEXTHOP_MAX
                ? NULL
@@ -255,7 +255,7 @@ static void check_target(struct conf *conf, const char *name, const char *value,
 
     if (conf_spool_routes(conf) &&
         (value == conf->content_filter || value == conf->fallback_transport)) {
-        error = "can't hold here: in this store a router says where mail goes";
+        error = "can't hold here: in this store a router decides where mail goes";
     }
 
     if (error != NULL) {
@@ -719,7 +719,7 @@ const char *route_target_error(const struct conf *conf, struct slice target)
     struct target t = target_of(target);
 
     if (conf_spool_routes(conf)) {
-        return "can't hold here: in this store a router says where mail goes";
+        return "can't hold here: in this store a router decides where mail goes";
     }
     return t.transport.len == 0 || slice_find(target, ':') == target.len
                ? "is not TRANSPORT:NEXTHOP, or TRANSPORT: alone"

@@ -240,7 +240,7 @@ static void on_beat(evutil_socket_t fd, short what, void *arg)
     TAILQ_FOREACH(r, &feed->readers, next)
     {
         if (r->watch != 0 && r->call != NULL && api_unread(r->call) == 0) {
-            api_answer_add(r->call, SLICE(": nothing was said\n\n"));
+            api_answer_add(r->call, SLICE(": no command and no reply\n\n"));
         }
     }
 }

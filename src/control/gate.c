@@ -144,7 +144,7 @@ static json_t *not_due(const struct conf *conf, const struct spool_message *m,
     }
     if (waits) {
         gate_say(gate, "advice",
-                 "Nothing has to be done: the next attempt is at %s by itself. When the cause of "
+                 "Nothing needs to be done: the next attempt is at %s by itself. When the cause of "
                  "the failure is gone, you may try at once: sluice flush %s",
                  due.text, destination);
     } else {
@@ -171,10 +171,11 @@ static json_t *parked(const struct spool_message *m, const struct route *route,
                  "it was parked for %.*s, and its route has changed: it goes to %s as soon as the "
                  "change has come to it",
                  SLICE_ARGS(park_key_place(m->parked)), destination);
-        gate_say(gate, "advice",
-                 "Nothing has to be done: a change of routes is applied to all waiting mail within "
-                 "seconds. What holds up mail for %s: sluice why %s",
-                 destination, destination);
+        gate_say(
+            gate, "advice",
+            "Nothing needs to be done: a change of routes is applied to all waiting mail within "
+            "seconds. What holds up mail for %s: sluice why %s",
+            destination, destination);
         return gate;
     }
     gate_say(
@@ -183,7 +184,7 @@ static json_t *parked(const struct spool_message *m, const struct route *route,
         "it is looked at again",
         destination, gate_clock(m->due, now).text);
     gate_say(gate, "advice",
-             "Nothing has to be done: it goes on as others for %s leave. What holds those up: "
+             "Nothing needs to be done: it goes on as others for %s leave. What holds those up: "
              "sluice why %s",
              destination, destination);
     return gate;
@@ -209,19 +210,20 @@ static json_t *put_off(const struct conf *conf, const struct spool_message *m,
     if (conf->deliver_only[0] != '\0') {
         gate = gate_new("deliver_only", true);
         gate_say(gate, "text", "only %s is served (deliver_only)", conf->deliver_only);
-        gate_say(gate, "advice", "Take deliver_only, or -p, away, then start anew");
+        gate_say(gate, "advice", "Take deliver_only, or -p, away, then restart");
         return gate;
     }
     gate = gate_new("thread", m->due.us > now.us);
     gate_times(gate, (struct wall){0}, m->due.us > now.us ? m->due : (struct wall){0});
     gate_say(gate, "text",
              "%s is tried again at %s, with all that waits for it: its clause's interval (%s) and "
-             "retries say when",
+             "retries decide when",
              destination, due.text, gate_interval(policy.interval_us).text);
-    gate_say(gate, "advice",
-             "Nothing has to be done: the next attempt is at %s by itself, or when new mail for it "
-             "comes. When the cause of the failure is gone, you may try at once: sluice flush %s",
-             due.text, destination);
+    gate_say(
+        gate, "advice",
+        "Nothing needs to be done: the next attempt is at %s by itself, or when new mail for it "
+        "comes. When the cause of the failure is gone, you may try at once: sluice flush %s",
+        due.text, destination);
     return gate;
 }
 
@@ -260,7 +262,7 @@ static json_t *locked(const struct spool_message *m, struct wall now)
              "at %s",
              SLICE_ARGS(holder), gate_clock(m->due, now).text);
     gate_say(gate, "advice",
-             "Nothing has to be done: it goes on when %.*s has released it or has ended. If that "
+             "Nothing needs to be done: it goes on when %.*s has released it or has ended. If that "
              "process is no transport agent, end it",
              SLICE_ARGS(holder));
     return gate;
@@ -271,7 +273,7 @@ static json_t *one_channel_too_many(const char *transport)
     json_t *gate = gate_new("no_command", true);
 
     gate_say(gate, "text", "mail waits for so many channels that %s has found no place", transport);
-    gate_say(gate, "advice", "Start anew: channels that nobody asks for are forgotten then");
+    gate_say(gate, "advice", "Restart: channels that nobody asks for are forgotten then");
     return gate;
 }
 
@@ -280,7 +282,7 @@ static json_t *frozen(void)
     json_t *gate = gate_new("frozen", true);
 
     gate_say(gate, "text", "no transport agents are started (agent_freeze)");
-    gate_say(gate, "advice", "Take agent_freeze, or -F, away, then start anew");
+    gate_say(gate, "advice", "Take agent_freeze, or -F, away, then restart");
     return gate;
 }
 
@@ -671,7 +673,7 @@ unsigned gate_ask_offline(struct spool *sp, const struct conf *conf, const json_
         gate_say(gate, "text", "the daemon is not running: nothing is delivered");
         gate_say(gate, "advice",
                  "Start it: systemctl start sluice. If it does not stay up, the "
-                 "log says why");
+                 "log has the reason");
         CHECK(json_array_insert_new(json_object_get(group, "gates"), 0, gate) == 0);
         gate_sum_up(group);
     }

@@ -53,7 +53,7 @@ static void add_numbers(struct buf *text, const json_t *answer)
         {"bytes", "sluice_content_bytes", "gauge", "Bytes of content on disk."},
         {"active_messages", "sluice_active_messages", "gauge", "Messages in memory."},
         {"active_recipients", "sluice_active_recipients", "gauge", "Recipients in memory."},
-        {"in_flight", "sluice_deliveries_in_flight", "gauge", "Deliveries under way."},
+        {"in_flight", "sluice_deliveries_in_flight", "gauge", "Deliveries in flight."},
         {"waiting", "sluice_deliveries_waiting", "gauge", "Deliveries that wait in memory."},
         {"active_destinations", "sluice_destinations", "gauge", "Destinations in memory."},
         {"dead_destinations", "sluice_destinations_dead", "gauge", "Of these, dead ones."},
@@ -105,11 +105,11 @@ static void add_cluster(struct buf *text, const json_t *cluster)
         {"unowned", "sluice_cluster_partitions_unowned", "gauge", "Partitions that no node has."},
         {"nodes_up", "sluice_cluster_nodes_up", "gauge", "Nodes that renew their leases."},
         {"lease_margin", "sluice_cluster_lease_margin_seconds", "gauge",
-         "For how long this node may deliver without another renewal; 0: it may not."},
+         "For how long this node may deliver without another renewal; 0: not at all."},
         {"given_up", "sluice_cluster_given_up_total", "counter",
          "How often other nodes have taken over what this one had."},
         {"missed", "sluice_cluster_missed_by_arrival_total", "counter",
-         "Messages of which nothing told this node; a look at all has found them. Worth an alarm."},
+         "Messages that this node had no news of; a look at all has found them. Worth an alarm."},
         {"drift", "sluice_cluster_totals_drift_total", "counter",
          "Messages by which counts of what waits were wrong when they were held against the "
          "database, and were put right. Worth an alarm."},
@@ -331,7 +331,7 @@ static void add_destinations(struct buf *text, const json_t *answer)
         const char *member, *name, *help;
     } rows[] = {
         {"window", "sluice_destination_window", "Deliveries at once that the destination may get"},
-        {"busy", "sluice_destination_busy", "Deliveries under way"},
+        {"busy", "sluice_destination_busy", "Deliveries in flight"},
         {"waiting", "sluice_destination_waiting", "Deliveries that wait in memory"},
         {NULL, "sluice_destination_dead", "1 when nothing is delivered as it failed too often"},
     };
@@ -430,7 +430,7 @@ static void add_heaps(struct buf *text, const json_t *answer, const json_t *own)
 void metrics_print(struct buf *out, const json_t *answer, const json_t *own, struct slice processes,
                    struct wall now)
 {
-    add_help(out, "sluice_build_info", "gauge", "Always 1; the label tells the version.");
+    add_help(out, "sluice_build_info", "gauge", "Always 1; the label has the version.");
     (void)buf_addf(out, "sluice_build_info{version=\"%s\"} 1\n", string_of(answer, "version"));
     add_numbers(out, answer);
     add_cluster(out, json_object_get(answer, "cluster"));

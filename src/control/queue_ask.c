@@ -681,7 +681,7 @@ static unsigned ask_change(struct queue *q, enum change change, const json_t *qu
     }
     if (status != 200) {
         page_free(page);
-        return listing_error(status, ret_answer, "the messages are not at hand: try again");
+        return listing_error(status, ret_answer, "the messages are not loaded: try again");
     }
     if (change == CHANGE_FLUSH && !page->dry_run) {
         revive(q, question);
@@ -880,7 +880,7 @@ static unsigned ask_change_spread(struct queue *q, const json_t *question, struc
         is_at_hand = add_change_item(q, in, ids[i]) && is_at_hand;
     }
     if (!is_at_hand) {
-        return listing_error(503, ret_answer, "the messages are not at hand: try again");
+        return listing_error(503, ret_answer, "the messages are not loaded: try again");
     }
     if (more) {
         json_put(in->answer, "next", json_string(next));

@@ -113,7 +113,7 @@ static json_t *transport_dead(struct gate_place *p, const struct sched_gate *g)
         gate_say(gate, "text", "no process delivers for %s: %.*s", p->is.transport_name,
                  SLICE_ARGS(p->is.transport_info.reason));
         gate_say(gate, "advice",
-                 "It is tried again at %s by itself; the log says why it fails. To try at once: "
+                 "It is tried again at %s by itself; the log has the reason. To try at once: "
                  "sluice flush",
                  until_text(g).text);
     } else {
@@ -135,9 +135,9 @@ static json_t *transport_limit(struct gate_place *p, const struct sched_gate *g)
     if (g->limit > 0) {
         gate_say(gate, "text", "%s has %" PRIu64 " of %" PRIu64 " %s", p->is.transport_name,
                  g->value, g->limit,
-                 strcmp(parameter, "maxchannel") == 0 ? "agents at work" : "deliveries under way");
+                 strcmp(parameter, "maxchannel") == 0 ? "agents at work" : "deliveries in flight");
     } else {
-        gate_say(gate, "text", "%s has %" PRIu64 " deliveries under way, without a limit",
+        gate_say(gate, "text", "%s has %" PRIu64 " deliveries in flight, without a limit",
                  p->is.transport_name, g->value);
     }
     if (g->closed) {
@@ -162,7 +162,8 @@ static json_t *rate(const char *name, struct gate_place *p, const struct sched_g
              gate_interval(delay_us).text);
     if (g->closed) {
         say_origin(gate, p,
-                   "Nothing has to be done: the pause ends by itself. How long it is: ", value, "");
+                   "Nothing needs to be done: the pause ends by itself. How long it is: ", value,
+                   "");
     }
     return gate;
 }
@@ -192,14 +193,14 @@ static json_t *dest_dead(struct gate_place *p, const struct sched_gate *g)
         gate_say(gate, "text", "%s is put off: %.*s", buf_cstr(&p->name),
                  SLICE_ARGS(p->is.info.reason));
         gate_say(gate, "advice",
-                 "Nothing has to be done: it goes on at %s by itself, as its agent has asked. To "
+                 "Nothing needs to be done: it goes on at %s by itself, as its agent has asked. To "
                  "try now: sluice flush %s",
                  until_text(g).text, buf_cstr(&p->name));
     } else if (g->closed) {
         gate_say(gate, "text", "%s can't be reached: %.*s%s", buf_cstr(&p->name),
                  SLICE_ARGS(p->is.info.reason), p->is.info.handed_over ? HANDED_OVER : "");
         gate_say(gate, "advice",
-                 "Nothing has to be done: it is tried again at %s by itself. When you know that "
+                 "Nothing needs to be done: it is tried again at %s by itself. When you know that "
                  "the site is well again: sluice flush %s",
                  until_text(g).text, buf_cstr(&p->name));
     } else {
@@ -214,14 +215,15 @@ static json_t *window(struct gate_place *p, const struct sched_gate *g)
 
     gate_count(gate, g->value, g->limit);
     gate_say(gate, "text", "%s has %" PRIu64 " of %" PRIu64 " %s", buf_cstr(&p->name), g->value,
-             g->limit, p->is.info.depth > 1 ? "agents at work" : "deliveries under way");
+             g->limit, p->is.info.depth > 1 ? "agents at work" : "deliveries in flight");
     if (g->closed && p->is.info.state == SCHED_DEST_PROBING) {
         gate_say(gate, "text",
                  "%s was dead, and gets one delivery at a time until one ends well: %.*s",
                  buf_cstr(&p->name), SLICE_ARGS(p->is.info.reason));
-        gate_say(gate, "advice",
-                 "Nothing has to be done: when that one ends well the others follow, when it fails "
-                 "they are tried later");
+        gate_say(
+            gate, "advice",
+            "Nothing needs to be done: when that one ends well the others follow, when it fails "
+            "they are tried later");
     } else if (g->closed && p->is.info.window_max > 0 &&
                p->is.info.window >= p->is.info.window_max) {
         say_origin(gate, p,
@@ -230,7 +232,7 @@ static json_t *window(struct gate_place *p, const struct sched_gate *g)
                    gate_place_window_limit(p), "");
     } else if (g->closed) {
         gate_say(gate, "advice",
-                 "Nothing has to be done: the window follows what the site can take. How it came "
+                 "Nothing needs to be done: the window follows what the site can take. How it came "
                  "to be %" PRIu64 ": sluice why %s",
                  g->limit, buf_cstr(&p->name));
     }
@@ -285,7 +287,7 @@ static json_t *failing(struct gate_place *p, const struct sched_gate *g)
              g->value, g->limit);
     if (g->closed) {
         gate_say(gate, "advice",
-                 "Nothing has to be done: it goes on when one of those ends. The others of the "
+                 "Nothing needs to be done: it goes on when one of those ends. The others of the "
                  "transport's deliveries are kept for destinations that are well "
                  "(qmgr_failing_share)");
     }
@@ -302,7 +304,7 @@ static json_t *class_turn(struct gate_place *p, const struct sched_gate *g)
              " deliveries its class gets %" PRIu64,
              buf_cstr(&p->name), g->limit, g->value);
     gate_say(gate, "advice",
-             "Nothing has to be done: the classes take turns. A larger weight= in the clause "
+             "Nothing needs to be done: the classes take turns. A larger weight= in the clause "
              "class/NAME gives it more of them");
     return gate;
 }
@@ -317,7 +319,7 @@ static json_t *sender_turn(struct gate_place *p, const struct sched_gate *g)
              " deliveries of the class its sender gets %" PRIu64,
              buf_cstr(&p->name), g->limit, g->value);
     gate_say(gate, "advice",
-             "Nothing has to be done: the senders take turns. Who counts as one is said by "
+             "Nothing needs to be done: the senders take turns. Who counts as one is decided by "
              "class_fairness and class_fairness_merge");
     return gate;
 }
@@ -333,7 +335,7 @@ static json_t *behind(struct gate_place *p, const struct sched_gate *g)
                                : "deliveries of other messages go",
                  buf_cstr(&p->name));
         gate_say(gate, "advice",
-                 "Nothing has to be done: they go in their order. Small messages overtake large "
+                 "Nothing needs to be done: they go in their order. Small messages overtake large "
                  "ones by themselves");
     } else {
         gate_say(gate, "text", "no other mail for %s comes first", buf_cstr(&p->name));
@@ -352,7 +354,7 @@ static json_t *unread(const struct sched_gate *g)
              "with",
              g->value, g->limit);
     gate_say(gate, "advice",
-             "Nothing has to be done. What the first ones wait for is shown with them; "
+             "Nothing needs to be done. What the first ones wait for is shown with them; "
              "default_recipient_limit and qmgr_message_recipient_limit bound the memory");
     return gate;
 }
@@ -367,21 +369,21 @@ static json_t *delivering(const struct queue *q, struct gate_place *p, const str
     if (!d.is_sent) {
         gate_say(gate, "text", "it waits for the delivering process, which is being restarted");
         gate_say(gate, "advice",
-                 "Nothing has to be done: after %s without it the mail is deferred. The log says "
-                 "why it ended",
+                 "Nothing needs to be done: after %s without it the mail is deferred. The log has "
+                 "the reason",
                  gate_interval(QUEUE_AGENT_WAIT_US).text);
         return gate;
     }
     if (d.role == ROLE_AGENTS && p->is.conf->agent_freeze) {
         gate_say(gate, "text", "it waits for an agent, and none is started (agent_freeze)");
-        gate_say(gate, "advice", "Take agent_freeze, or -F, away, then start anew");
+        gate_say(gate, "advice", "Take agent_freeze, or -F, away, then restart");
         return gate;
     }
     gate_say(gate, "text", "%s is being tried now, by process %s %u%s", buf_cstr(&p->name),
              wire_role_name(d.role), d.index,
              d.is_awaited ? "; another node waits until that has ended" : "");
     gate_say(gate, "advice",
-             "Nothing has to be done: the delivery ends by itself, at the latest when a timeout "
+             "Nothing needs to be done: the delivery ends by itself, at the latest when a timeout "
              "passes (sluice config show --for %s)",
              buf_cstr(&p->name));
     return gate;
@@ -435,7 +437,7 @@ static json_t *storage_gate(const char *error)
              error);
     gate_say(gate, "advice",
              "Make the storage work: space on the disk, the file system, the log has the error. "
-             "Nothing has to be restarted then");
+             "Nothing needs a restart then");
     return gate;
 }
 
@@ -447,7 +449,7 @@ static json_t *lease_gate(void)
              "this node's lease is over, as the database has not renewed it in time: another node "
              "may deliver this mail by now, so this one starts nothing");
     gate_say(gate, "advice",
-             "Nothing has to be done when the database answers again. Until then: is it there, "
+             "Nothing needs to be done when the database answers again. Until then: is it there, "
              "and its standby? Can this machine reach it?");
     return gate;
 }
@@ -495,7 +497,7 @@ void queue_gate_room(const struct queue *q, json_t *gates)
              is.messages_max);
     if (!is.has_room) {
         gate_say(gate, "advice",
-                 "Nothing has to be done: it is read when others have left. What holds those up: "
+                 "Nothing needs to be done: it is read when others have left. What holds those up: "
                  "sluice status. More memory for more messages: qmgr_message_active_limit");
     }
     json_add(gates, gate);

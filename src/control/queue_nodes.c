@@ -175,7 +175,7 @@ static void merge_node(struct inquiry *in, int node, const char *name, unsigned 
             take_list(in, "problems", name, PROBLEMS_MAX, answer);
             take_list(in, "busiest", name, BUSIEST_MAX, answer);
         } else {
-            say_not_counted(in, row_at(in, i), "can't say it");
+            say_not_counted(in, row_at(in, i), "can't count it");
         }
     }
 }

@@ -49,14 +49,15 @@ static void look_at_storage(const struct queue *q, json_t *list)
         one = problem(list, "storage", "critical", (struct wall){0});
         gate_say(one, "text",
                  "Results can't be stored: no mail is accepted, nothing new is delivered.");
-        gate_say(one, "advice",
-                 "Look at the log for \"commit failed\", a full or failed disk, or \"nothing is "
-                 "accepted\", a database that is not what it has to be. It goes on by itself when "
-                 "that is repaired.");
+        gate_say(
+            one, "advice",
+            "Look at the log for \"commit failed\", a full or failed disk, or \"nothing is "
+            "accepted\", a database with other settings than needed. It goes on by itself when "
+            "that is repaired.");
     }
     if (!flow->space_ok) {
         one = problem(list, "space", "critical", (struct wall){0});
-        gate_say(one, "text", "Less than queue_minfree is free: clients are told to come back.");
+        gate_say(one, "text", "Less than queue_minfree is free: clients are asked to come back.");
         gate_say(one, "advice",
                  "Give the spool's disk room; see below which destinations hold mail.");
     }
@@ -64,9 +65,10 @@ static void look_at_storage(const struct queue *q, json_t *list)
         one = problem(list, "behind", "warning", (struct wall){0});
         gate_say(one, "text",
                  "Mail comes faster than it can be stored and handed on: clients are slowed down.");
-        gate_say(one, "advice",
-                 "Nothing has to be done for a peak. If it lasts: a faster disk, or fewer clients "
-                 "at once (smtpd_connection_limit).");
+        gate_say(
+            one, "advice",
+            "Nothing needs to be done for a peak. If it lasts: a faster disk, or fewer clients "
+            "at once (smtpd_connection_limit).");
     }
 }
 
@@ -147,7 +149,8 @@ static void look_at_transports(const struct queue *q, json_t *list, struct wall 
         one = problem(list, "transport_dead", "critical", gate_wall(info.since));
         gate_say(one, "text", "No process delivers for %s: %.*s", transport_name(&q->transports, i),
                  SLICE_ARGS(info.reason));
-        gate_say(one, "advice", "It is tried again at %s; the log says why its processes end.",
+        gate_say(one, "advice",
+                 "It is tried again at %s; the log has the reason why its processes end.",
                  gate_clock(gate_wall(info.until), now).text);
     }
 }
@@ -182,7 +185,7 @@ static void look_at_states(const json_t *status, json_t *list, struct wall now)
             one = problem(list, "old", "warning", arrived);
             gate_say(one, "text", "The oldest %s message has waited for %s.", waiting[i],
                      gate_interval(now.us - arrived.us).text);
-            gate_say(one, "advice", "Open it: its page says what each recipient waits for.");
+            gate_say(one, "advice", "Open it: its page shows what each recipient waits for.");
             json_put(one, "state", json_string(waiting[i]));
         }
     }
@@ -212,10 +215,10 @@ static void look_at_destinations(const json_t *sites, json_int_t dead, json_t *l
             return;
         }
         one = problem(list, "dead", "warning", (struct wall){(int64_t)(since * (double)US_PER_S)});
-        gate_say(one, "text", "%s/%s does not take mail: %s", transport, name,
+        gate_say(one, "text", "%s/%s does not accept mail: %s", transport, name,
                  reason != NULL ? reason : "it failed too often");
         gate_say(one, "advice",
-                 "Nothing has to be done if the fault is theirs: it is tried again at %s. Other "
+                 "Nothing needs to be done if the fault is theirs: it is tried again at %s. Other "
                  "mail does not wait for it.",
                  gate_clock((struct wall){(int64_t)(until * (double)US_PER_S)}, now).text);
         json_put(one, "destination", json_sprintf("%s/%s", transport, name));

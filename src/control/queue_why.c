@@ -227,7 +227,8 @@ static json_t *tried_group(const struct active_msg *m)
     gate_say(gate, "text",
              "it was tried, and is tried again some time after the other recipients of the message "
              "have been tried, too");
-    gate_say(gate, "advice", "Nothing has to be done. What the others wait for is shown with them");
+    gate_say(gate, "advice",
+             "Nothing needs to be done. What the others wait for is shown with them");
     group = json_pack("{s:i, s:[o]}", "recipients", 0, "gates", gate);
     gate_sum_up(group);
     return group;
@@ -299,7 +300,7 @@ static void say_parked(struct queue *q, struct gate_place *p, const struct spool
         gate_say(gate, "text", "it waits on disk until %s answers again: %.*s", buf_cstr(&p->name),
                  SLICE_ARGS(p->is.info.reason));
         gate_say(gate, "advice",
-                 "Nothing has to be done: the site is tried again by itself%s%s, and then this "
+                 "Nothing needs to be done: the site is tried again by itself%s%s, and then this "
                  "mail goes on. When you know that the site is well again: sluice flush %s",
                  p->is.info.until.us != 0 ? " at " : "",
                  p->is.info.until.us != 0
@@ -935,13 +936,13 @@ static json_t *ceiling(const struct gate_place *p)
     } else if (p->is.transport_info.process_limit > 0 &&
                p->is.transport_info.busy >= p->is.transport_info.process_limit) {
         (void)buf_addf(
-            &text, "all of %s together has its %" PRIu32 " deliveries under way, which is what ",
+            &text, "all of %s together has its %" PRIu32 " deliveries in flight, which is what ",
             p->is.transport_name, p->is.transport_info.process_limit);
         parameter = "process_limit";
     } else if (info->window >= (uint64_t)info->agents + limits->initial) {
         (void)buf_addf(&text,
                        "more mail for it: a window that is %" PRIu32
-                       " wider than what is under way does not grow",
+                       " wider than what is in flight does not grow",
                        info->window - info->agents);
     } else {
         double gain = feedback_value(&limits->positive, info->window);

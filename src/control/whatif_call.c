@@ -208,7 +208,7 @@ static void process_lost(struct whatif_call *w)
     channel_free(channel);
     if (w->state == RUNS) {
         refuse(w, 503,
-               "the process that simulates has ended (the log says why); ask again, "
+               "the process that simulates has ended (the log has the reason); ask again, "
                "perhaps for fewer hours");
     }
 }
@@ -290,7 +290,7 @@ void whatif_call(struct whatif_call *w, struct api_call *call, const json_t *que
     if (!question_good(question, &hours, &error)) {
         api_answer_error(call, 400, buf_cstr(&error));
     } else if (w->state != IDLE) {
-        api_answer_error(call, 409, "a run is under way, and there is one at a time; ask again");
+        api_answer_error(call, 409, "a run is in progress, and there is one at a time; ask again");
     } else {
         w->state = SEEKS;
         w->call = call;

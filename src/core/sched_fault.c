@@ -26,7 +26,7 @@
     X(ALL_EXTRA, COUNT, "entries that share an agent with another, in all")                        \
     X(ALL_DESTS, COUNT, "destinations, in all")                                                    \
     X(TIMER_RUN, TIMER, "a timer has ended long ago and nothing was decided since")                \
-    X(ASK_LATER_TIMER, TIMER, "parked mail is to be asked for later and no timer is armed")        \
+    X(ASK_LATER_TIMER, TIMER, "parked mail should be asked for later and no timer is armed")       \
     /* of a transport */                                                                           \
     X(TRANSPORT_DEAD_TIMER, TIMER, "the transport is dead and no timer is armed")                  \
     X(TRANSPORT_RATE_TIMER, TIMER, "the transport waits for its rate delay and no timer is armed") \
@@ -54,7 +54,7 @@
     X(MESSAGE_RCPTS, COUNT, "recipients in entries")                                               \
     X(MESSAGE_PEERS, COUNT, "destinations waited for")                                             \
     X(MESSAGE_READ, UNANSWERED, "recipients were asked for and did not come")                      \
-    X(MESSAGE_DEFERRED, STUCK, "recipients were to be deferred and are lost")                      \
+    X(MESSAGE_DEFERRED, STUCK, "recipients should be deferred and are lost")                       \
     X(MESSAGE_DROPPED, STUCK, "the message was dropped and recipients wait")                       \
     X(MESSAGE_ENDS, STUCK, "nothing of the message is left to do and it does not end")             \
     X(PEER_QUEUED, STUCK, "recipients wait and are not in their destination's queue")              \

@@ -178,7 +178,7 @@ static void fill_in(struct word *w, const struct pipe_delivery *d, struct slice 
     enum value value;
 
     if (!take_name(&w->rest, &value)) {
-        w->bad_command = "unknown name behind $";
+        w->bad_command = "unknown name after $";
         return;
     }
     w->per_recipient = w->per_recipient || value >= VALUE_RECIPIENT;

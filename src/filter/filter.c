@@ -20,7 +20,7 @@
 
 #define NO_MEMORY "Insufficient memory, or a header of more than 4 MiB: try again later"
 
-_Static_assert(DRAFT_HEADER_MAX == 4 << 20, "as it is said");
+_Static_assert(DRAFT_HEADER_MAX == 4 << 20, "as the text above has it");
 
 struct filter {
     struct worker worker;

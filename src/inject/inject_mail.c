@@ -724,7 +724,7 @@ static bool read_elements(struct inject_mail *m, const struct elements *e, size_
             return true;
         }
         if (m->source.ptr[at] != ',') {
-            return no_json(m, at + 1, "expected , or ] behind an element");
+            return no_json(m, at + 1, "expected , or ] after an element");
         }
         at = json_skip_blanks(m->source, at + 1);
     }

@@ -686,8 +686,9 @@ static void on_child(void *arg, struct channel *ch)
             return;
         case CHANNEL_FRAME:
             if (!child_frame(c, &frame)) {
-                log_error("%s[%u]: process %d says what it must not (type %u): killed",
-                          wire_role_name(c->role), c->index, (int)c->pid, frame.type);
+                log_error(
+                    "%s[%u]: process %d sends a frame that it must not send (type %u): killed",
+                    wire_role_name(c->role), c->index, (int)c->pid, frame.type);
                 close_channel(c);
                 kill_child(c);
                 return;

@@ -393,7 +393,7 @@ static void look_at_parked(struct queue *q)
             confirmed(q, KIND_PARKED, hash_bytes(keys[i].ptr, keys[i].len), 0)) {
             /* Not a fault: mail that was claimed when it was due keeps its key while it is in
              * memory. The scheduler would continue it anyway, and does so earlier with the key. */
-            log_info("%.*s: mail is parked for it, the scheduler is told again",
+            log_info("%.*s: mail is parked for it, the scheduler is notified again",
                      SLICE_ARGS(park_key_place(keys[i])));
             park_tell(q, keys[i]);
         }

@@ -397,8 +397,8 @@ unsigned inquiry_begin(struct queue *q, const struct operation *operation, const
     unsigned status;
 
     if (q->inquiries.count == INQUIRIES_MAX) {
-        return listing_error(503, ret_answer,
-                             "%d questions to other nodes are under way: try again", INQUIRIES_MAX);
+        return listing_error(503, ret_answer, "%d questions to other nodes are open: try again",
+                             INQUIRIES_MAX);
     }
     in = mem_new(sizeof *in);
     in->token = token;

@@ -787,7 +787,7 @@ static unsigned ask_list(struct spool *sp, const json_t *question, struct wall n
     }
     if (!are_at_hand(sp, ids, &count, &last, &more)) {
         mem_free(ids);
-        return listing_error(503, ret_answer, "the messages are not at hand: try again");
+        return listing_error(503, ret_answer, "the messages are not loaded: try again");
     }
     answer = json_object();
     messages = json_array();

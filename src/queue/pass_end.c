@@ -226,7 +226,7 @@ int pass_move(struct queue *q, struct msg_id id, struct wall due)
                     due.us == WALL_NEVER.us ? due : queue_clock_to_store(&q->clock, id, due),
                     queue_clock_to_store(&q->clock, id, report_due), &moved);
     if (rc == 0 && moved > 0) {
-        log_info("%s: %" PRIu32 " recipients are routed anew, to other partitions", name, moved);
+        log_info("%s: %" PRIu32 " recipients are routed again, to other partitions", name, moved);
         import_by(&q->import, due);
     }
     return rc;

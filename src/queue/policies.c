@@ -54,7 +54,7 @@ static void log_effect(const struct policies *p, const struct wire_fetched *m,
 
     if (d != NULL && effect == STS_FAILED) {
         log_warning("%s: MTA-STS policy: %s; %s", d->name, d->why,
-                    sts_domain_policy(d, clock_mono()) != NULL ? "the one of before holds"
+                    sts_domain_policy(d, clock_mono()) != NULL ? "the previous one holds"
                                                                : "mail goes as if there were none");
     } else if (d != NULL && effect == STS_CHANGED && d->policy != NULL) {
         log_info("%s: MTA-STS policy: id %s, mode %s, max_age %lld s", d->name, d->id,

@@ -21,7 +21,8 @@
  * long. */
 #define SEND_TEXT_MAX 512
 
-_Static_assert(BATCH_WAITING_MAX == 1000 && BATCH_WAITING_SIZE == 16 << 20, "as it is said");
+_Static_assert(BATCH_WAITING_MAX == 1000 && BATCH_WAITING_SIZE == 16 << 20,
+               "as the text above has it");
 
 void clients_answer(struct queue *q, struct channel *client, uint64_t token, struct msg_id id,
                     int rc, bool repeated)
@@ -171,7 +172,7 @@ static void count_sent(struct queue *q, const struct wire_submit *m)
 
     if (!send_counts_add(q->send_counts, &origin, m->send_rcpts, clock_mono())) {
         log_warning("more than %u clients or users send within an hour (SEND_COUNTS_MAX): the "
-                    "limits of the quietest begin anew",
+                    "limits of the quietest begin again",
                     SEND_COUNTS_MAX);
     }
 }

@@ -402,7 +402,7 @@ static void log_report(struct queue *q, const struct spool_message *m, const str
     journal_report_sent(q, queue_message_name(m, name), m, new_id, slice_string(to->at[0]),
                         kinds[kind]);
     if (to->keep != NULL) {
-        log_warning("%s: undeliverable, and there is nobody to tell: the report is kept as %s",
+        log_warning("%s: undeliverable, and no one can get the report: it is kept as %s",
                     queue_message_name(m, name), new_text);
     } else if (is_foreign(m)) {
         report_line(q, "%s: Created 'delivery' report on spoolid: %s", queue_message_name(m, name),
@@ -506,7 +506,7 @@ static int send_report(struct queue *q, const struct spool_message *m, const str
     if (to.count > 0) {
         rc = write_report(q, m, kind, d, has_form ? &form : NULL, &to);
     } else if (kind == REPORT_FAILURE) {
-        log_warning("%s: undeliverable, and there is nobody to tell: dropped",
+        log_warning("%s: undeliverable, and no one can get the report: dropped",
                     queue_message_name(m, name));
     }
     if (rc == 0 && to.count > 0 && !to.is_double && !is_foreign(m) &&
@@ -748,7 +748,7 @@ void report_login_refused(struct queue *q, struct destination *d, struct slice w
         import_new_mail(&q->import);
         q->counts.reports++;
     } else {
-        log_warning("%s: no login there, and the postmaster can't be told: %s", d->nexthop,
+        log_warning("%s: no login there, and the postmaster can't get a notice: %s", d->nexthop,
                     strerror(-rc));
     }
     readers_fini(&to);

@@ -186,7 +186,7 @@ static void add_verdict(struct settlement *s, const struct wire_result *m,
         quiet = m->resync && m->outcome == OUTCOME_OK;
         v.text = quiet               ? SLICE("the agent found nothing to do in the control file")
                  : m->reason.len > 0 ? m->reason
-                                     : SLICE("the agent said nothing of it");
+                                     : SLICE("the agent reported nothing about it");
     }
     settlement_add(s, &v)->quiet = quiet;
 }

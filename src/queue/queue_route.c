@@ -81,7 +81,7 @@ static void route_by_rule(const struct queue *q, const struct active_msg *m,
         return;
     }
     if (transport == NULL) {
-        nexthop = SLICE("4.3.5 the transport of a rule is not declared any more");
+        nexthop = SLICE("4.3.5 the transport of a rule is no longer declared");
     }
     ret_route->transport = transport == NULL ? "retry" : transport->name;
     memcpy(ret_route->nexthop, nexthop.ptr, nexthop.len);

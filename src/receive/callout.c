@@ -274,7 +274,7 @@ static bool step(struct connection *c)
     char why[REPLY_LINE_MAX];
 
     if (class != 2 && c->state != RCPT) {
-        (void)snprintf(why, sizeof why, "it said: %.*s", SLICE_ARGS(reply_text(&c->reply)));
+        (void)snprintf(why, sizeof why, "it replied: %.*s", SLICE_ARGS(reply_text(&c->reply)));
         fail(c, why);
         return false;
     }

@@ -270,7 +270,7 @@ static bool get_line(struct maildrop_reader *r, struct slice line)
     case AT_END:
         break;
     }
-    UNREACHABLE("nothing is read behind the end");
+    UNREACHABLE("nothing is read after the end");
 }
 
 enum maildrop_result maildrop_get(struct slice in, struct maildrop *ret, size_t *ret_head,

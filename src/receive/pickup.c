@@ -350,7 +350,7 @@ static const char *check_envelope(const struct pickup *p, size_t head)
     uint64_t limit = (uint64_t)p->role->conf->message_size_limit;
 
     if ((uint64_t)j->st.st_size != head + j->envelope.content_size) {
-        return "it is longer or shorter than it says";
+        return "its size is not the one in its head";
     }
     if (limit > 0 && j->envelope.content_size > limit) {
         return "it is larger than message_size_limit";

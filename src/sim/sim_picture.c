@@ -253,7 +253,7 @@ static const struct {
     const char *name, *meaning;
 } quantiles[QUANTILES] = {
     {500, "p50", "half of the mail within"},
-    {900, "p90", "nine in ten within"},
+    {900, "p90", "p90"},
     {990, "p99", "99 in a hundred within"},
     {1000, "max", "all within"},
 };

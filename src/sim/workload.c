@@ -190,7 +190,7 @@ static bool take_outage(struct reader *r, struct slice text, struct sim_site_mod
         return false;
     }
     if (outage.until_us <= outage.from_us) {
-        return refuse(r, until, "an end behind the beginning is");
+        return refuse(r, until, "an end after the beginning is");
     }
     if (model->outage_count == SIM_OUTAGES_MAX) {
         return refuse(r, text, "at most 100 outages of a site are");
@@ -587,7 +587,7 @@ static bool check_site(struct reader *r, const struct line *l)
         return refuse(r, l->where, "a limit of 1 or more (60/h rather than 0.1/m) is");
     }
     if (m->slots == 0 && (has_key(l, "backlog") || has_key(l, "full"))) {
-        return refuse(r, l->where, "slots=N beside backlog and full is");
+        return refuse(r, l->where, "slots=N with backlog and full is");
     }
     return true;
 }
@@ -639,7 +639,7 @@ static bool check_arrivals(struct reader *r, const struct line *l, struct worklo
         a->count = 1;
     }
     if (a->until_us <= a->from_us) {
-        return refuse(r, l->where, "an end behind the beginning is");
+        return refuse(r, l->where, "an end after the beginning is");
     }
     return true;
 }

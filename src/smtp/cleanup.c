@@ -18,7 +18,7 @@
 
 static const struct slice line_end = {"\r\n", 2};
 
-/* What becomes of a field. */
+/* Kinds of fields. */
 enum field_kind {
     FIELD_REMOVED = 1 << 8, /* the lower bits are of enum header_presence */
     FIELD_SENDERS = 1 << 9,

@@ -401,8 +401,8 @@ static const char *doing(struct client *c)
 }
 
 /* Ends the session because of the connection. From STARTTLS to the reply to the second EHLO TLS may
- * be the cause; where it is optional, the session is to be tried without TLS before the site counts
- * as failed. */
+ * be the cause; where it is optional, the session is tried without TLS before the site counts as
+ * failed. */
 static void fail_connection(struct client *c, enum client_cause cause)
 {
     bool tls = c->state == STARTTLS || c->state == TLS || (c->state == HELLO && c->secure);
@@ -1054,7 +1054,7 @@ static void on_mail(struct client *c)
 }
 
 /* Does the site take no more recipients in this transaction (RFC 5321, 4.5.3.1.10)? The same codes
- * also mean a full mailbox or disk, which the enhanced status tells. */
+ * also mean a full mailbox or disk, which the enhanced status distinguishes. */
 static bool is_too_many(const struct client *c)
 {
     const struct reply *r = &c->reply;

@@ -16,7 +16,7 @@
  *
  * With content_accept_bare_lf, LF without CR is read as CRLF everywhere, and CRs without LF as a
  * blank: each is a piece of its own, for which a constant is returned. A CR is held back until the
- * next other byte. Without it, a line of one dot between bare LFs is looked for by a state beside
+ * next other byte. Without it, a line of one dot between bare LFs is looked for by a state next to
  * these (enum content_dot).
  */
 #include "content.h"

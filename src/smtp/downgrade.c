@@ -13,7 +13,7 @@
 #define TYPE_MAX       4095 /* octets of a Content-Type that are looked at */
 #define QP_COLUMNS_MAX 75   /* and the = of a soft line break */
 
-/* What the current line belongs to. */
+/* Part that the current line belongs to. */
 enum place {
     PLACE_FIELDS,
     PLACE_TEXT, /* a body that is converted */

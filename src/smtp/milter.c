@@ -110,7 +110,7 @@ static void fail(struct milter *m, const char *why)
 static void send_packet(struct milter *m, char letter, struct buf *body)
 {
     if (body->failed || buf_len(&m->out) + 5 + buf_len(body) > MILTER_OUTPUT_MAX) {
-        fail(m, "too much to say at once");
+        fail(m, "too much to send at once");
     } else {
         put_u32(&m->out, (uint32_t)buf_len(body) + 1);
         (void)buf_add_byte(&m->out, letter);
@@ -371,7 +371,7 @@ static void say(struct milter *m, char letter)
 void milter_abort(struct milter *m)
 {
     if (m->state == WAITING || m->state == NEGOTIATING) {
-        fail(m, "given up while it was to answer"); /* the next answer could not be assigned to a
+        fail(m, "cancelled before its answer"); /* the next answer could not be assigned to a
                                                      * step */
     } else if (m->state == READY) {
         say(m, 'A');
@@ -661,7 +661,7 @@ static void take_verdict(struct milter *m, char letter, struct slice body,
         }
         return;
     default:
-        fail(m, "it says a word that the protocol has not");
+        fail(m, "it sends a word that the protocol does not have");
     }
 }
 
@@ -694,7 +694,7 @@ void milter_input(struct milter *m, struct slice in, struct mono now)
     if (m->state == READY) {
         fail(m, "it speaks without being asked");
     } else if (!buf_add(&m->in, in)) {
-        fail(m, "it says too much at once");
+        fail(m, "it sends too much at once");
     } else if (m->step == STEP_BODY || m->step == STEP_END) {
         m->deadline = mono_after(now, m->config->content_timeout_us);
     }
@@ -731,7 +731,7 @@ void milter_next(struct milter *m, struct milter_event *ret_event)
         m->taken = 4 + len;
         if (take_packet(m, in.ptr[4], slice_of(in.ptr + 5, len - 1), ret_event)) {
             if (m->state == READY && buf_len(&m->in) > m->taken) {
-                fail(m, "it says more than its verdict");
+                fail(m, "it sends more than its verdict");
                 break;
             }
             return;

@@ -102,7 +102,7 @@ static void add_introduction(struct writer *w)
         "not send it again: delivery is tried again and again, and you will be\r\n"
         "told if it fails for good.\r\n";
     static const char success[] =
-        "You asked to be told what became of your message. It was passed on to\r\n"
+        "You asked for a report about your message. It was passed on to\r\n"
         "the recipients named below.\r\n";
     static const char *const introductions[] = {
         [REPORT_FAILURE] = failure, [REPORT_DELAY] = delay, [REPORT_SUCCESS] = success};

@@ -540,7 +540,7 @@ static bool do_rset(struct server *s, struct slice argument, struct server_event
 {
     (void)event; /* SERVER_ABORT follows from abort_reason */
     if (no_argument(s, argument)) {
-        end_mail(s, "client gave up with RSET");
+        end_mail(s, "client ended it with RSET");
         reply(s, 250, "2.0.0", "Ok");
     }
     return false;
@@ -588,7 +588,7 @@ static bool do_quit(struct server *s, struct slice argument, struct server_event
     (void)event;
     if (no_argument(s, argument)) {
         s->stats.quit = true;
-        dismiss(s, 221, "2.0.0", "Bye", "client said QUIT");
+        dismiss(s, 221, "2.0.0", "Bye", "client sent QUIT");
     }
     return false;
 }
@@ -703,7 +703,7 @@ static bool take_login_line(struct server *s, struct slice line, struct server_e
     s->state = STATE_COMMAND;
     if (slice_equal(line, SLICE("*"))) {
         forget_login(s);
-        refuse(s, 501, "5.7.0", "Login was given up");
+        refuse(s, 501, "5.7.0", "Login was cancelled");
         return false;
     }
     /* The message is decoded into s->login, which held the line. */

@@ -121,7 +121,7 @@ static const char *take_field(struct sts_policy *p, unsigned *seen, struct slice
     }
     if (slice_equal(name, SLICE("mx"))) {
         if (!is_pattern(value)) {
-            return "an mx is no host name, and none behind `*.'";
+            return "an mx is no host name, and none after `*.'";
         }
         if (p->mx_count == STS_MX_MAX) {
             return "it has more than 100 mx";

@@ -140,7 +140,7 @@ const struct schema_step schema_steps[] = {
                                   "ALTER TABLE spool ADD COLUMN tag INTEGER NOT NULL DEFAULT 0;"
                                   "UPDATE spool SET tag = random();"},
     /* Existing results have no reply: their bounces only have the diagnostic. */
-    {"keep what remote sites said",
+    {"keep the replies of remote sites",
      "ALTER TABLE recipient ADD COLUMN reply TEXT NOT NULL DEFAULT '';"},
     {"keep what connections have shown",
      "ALTER TABLE recipient ADD COLUMN tls TEXT NOT NULL DEFAULT '';"},

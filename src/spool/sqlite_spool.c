@@ -1372,7 +1372,7 @@ static int walk_next(struct walk *w, struct claim_place *ret_place, bool *ret_fo
             if (!w->s->due_is_broken) {
                 w->s->due_is_broken = true;
                 warn(w->s,
-                     "spool %s: the index of due times is damaged: mail behind the damage is found "
+                     "spool %s: the index of due times is damaged: mail after the damage is found "
                      "slowly, by its ids. With the daemon stopped, `sluice spool repair' makes a "
                      "new database",
                      w->s->path);

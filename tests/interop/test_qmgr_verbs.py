@@ -120,7 +120,7 @@ class Verbs(Case):
         for queue_id in ids:
             self.logged(r"%s: removed" % queue_id)
         self.drained()
-        self.assertNotRegex(self.p.log(), "queue_minfree|given up meanwhile")
+        self.assertNotRegex(self.p.log(), "queue_minfree|no longer kept")
         state = os.stat(self.p.directory + "/data/sluice")
         self.assertEqual(stat.S_IMODE(state.st_mode), 0o700)
         for top, directories, files in os.walk(self.p.directory + "/data"):

@@ -49,7 +49,7 @@
  *   NOFENCE     writes do not look at the incarnation and the owner
  *   NOLOCK      they look, but without a lock that lasts until the commit
  *   NOCHECK     deliveries start without a look at the lease
- *   RUDE        a partition is released with deliveries under way
+ *   RUDE        a partition is released with deliveries in flight
  *   SLOWCLOCK   the holder's clock may be so slow that others see its lease end first
  * With MOVES, too:
  *   BALL        a node routes anew what another table has routed, be it older or newer

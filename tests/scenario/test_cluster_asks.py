@@ -281,7 +281,7 @@ class Asks(sluice.TestCase):
             self.assertEqual({site["node"] for site in answer["busiest"]} <= set(rows), True)
             said = self.eventually(lambda: next((said for said in [self.did(node.cli("status"))] if "did not answer" not in said), None))
             self.assertIn("node         %s, of 3 that are up\n" % name, said)
-            self.assertRegex(said, r"in memory    \d+ messages, %d recipients, %d deliveries under way" % (2 * DESTINATIONS, 2 * DESTINATIONS))
+            self.assertRegex(said, r"in memory    \d+ messages, %d recipients, %d deliveries in flight" % (2 * DESTINATIONS, 2 * DESTINATIONS))
             self.assertRegex(said, r"\n  bert +up +\d+ +\d+ +\d+ +\d+ +0\n")
         # One that stands still is named, and others are not held up.
         end = self.hang("bert")

@@ -13,7 +13,7 @@ import postgres
 import sluice
 
 DESTINATIONS = 12
-# No destination has more deliveries under way than this (default_destination_concurrency_limit).
+# No destination has more deliveries in flight than this (default_destination_concurrency_limit).
 WINDOW = 20
 # At so much new mail that has no place in memory clients are slowed (QUEUE_BEHIND).
 BEHIND = 200

@@ -74,7 +74,7 @@ class Nodes(sluice.TestCase):
         self.let_it_beat("a.example")
         self.server.ask("UPDATE sluice.node SET status = '{\"under_way\": 5, \"awaited\": 2}', state = 2 WHERE name = 'a.example'")
         self.server.ask("UPDATE sluice.node SET status = '{\"under_way\": \"x\", \"awaited\": -1e300}' WHERE name = 'b.example'")
-        left = "a.example: 128 partitions left, 5 deliveries under way, 2 of these in partitions that others wait for"
+        left = "a.example: 128 partitions left, 5 deliveries in flight, 2 of these in partitions that others wait for"
         status, said = self.node("list")
         self.assertIn(left, said)
         self.assertNotIn("b.example: ", said)
@@ -88,7 +88,7 @@ class Nodes(sluice.TestCase):
         self.server.ask("UPDATE sluice.lease SET node = 1 WHERE p < 254 AND node = 0")
         self.assertIn("a.example: 1 partitions left", waits.stdout.readline())
         self.server.ask("UPDATE sluice.lease SET node = 1 WHERE node = 0")
-        self.assertEqual((waits.stdout.read(), waits.wait()), ("a.example: it has no partitions any more\n", 0))
+        self.assertEqual((waits.stdout.read(), waits.wait()), ("a.example: it has no partitions\n", 0))
 
     def test_a_drain_of_the_last_node_is_not_waited_for(self):
         self.server.ask("UPDATE sluice.node SET state = 2 WHERE name = 'b.example'")

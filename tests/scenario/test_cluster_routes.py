@@ -79,7 +79,7 @@ class Routes(sluice.TestCase):
         """Recipients that were moved, by message."""
         moved = {}
         for node in c.nodes.values():
-            for queue_id, count in re.findall(r": (\w+): (\d+) recipients are routed anew, to other partitions", node.log()):
+            for queue_id, count in re.findall(r": (\w+): (\d+) recipients are routed again, to other partitions", node.log()):
                 moved[queue_id] = moved.get(queue_id, 0) + int(count)
         return moved
 

@@ -269,7 +269,7 @@ class Reports(sluice.TestCase):
     def test_a_bounce_of_a_bounce_goes_nowhere(self):
         self.bounce_of_a_bounce()
         self.assertEqual(self.box.names("router") + self.box.names("postman"), [])
-        self.assertIn("there is nobody to tell: dropped", self.d.log())
+        self.assertIn("no one can get the report: dropped", self.d.log())
 
     def test_a_bounce_of_a_bounce_is_kept_when_wanted(self):
         self.bounce_of_a_bounce(store_error_on_error="1")

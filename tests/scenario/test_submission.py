@@ -251,7 +251,7 @@ class Configuration(Case):
     def test_logins_need_tls_to_be_offered(self):
         d, _ = self.prepared()
         d.parameters["smtpd_tls_security_level"] = "none"
-        self.refused(d, r"sluice\.conf:\d+:\d+: error: listen has auth=yes behind an address that smtpd_tls_security_level = none")
+        self.refused(d, r"sluice\.conf:\d+:\d+: error: listen has auth=yes after an address that smtpd_tls_security_level = none")
         d.parameters["listen"] = "submission://127.0.0.1:%d" % self.submission  # has its own rule
         d.write_config()
         self.assertEqual(d.cli("config", "check").returncode, 0)
@@ -261,7 +261,7 @@ class Configuration(Case):
         d.parameters["listen"] = "auth=yes smtp://127.0.0.1:%d" % d.port
         self.refused(d, "listen has an auth=yes that no address stands before")
         d.parameters["listen"] = "lmtp:unix:%s/lmtp auth=yes" % d.directory
-        self.refused(d, "listen has auth=yes behind an LMTP address")
+        self.refused(d, "listen has auth=yes after an LMTP address")
 
     def test_others_must_not_read_the_users(self):
         d, _ = self.prepared()

@@ -70,7 +70,7 @@ class Top(sluice.TestCase):
         self.assertEqual(row.split()[1:5], ["ready", "5/20", "5", "2"], row)
         self.shows(screen, "s ")  # the age of the oldest comes with the details
         screen.keys("Enter")
-        self.shows(screen, "smtp/%s: ready" % held.nexthop, "5 under way", "back to the list")
+        self.shows(screen, "smtp/%s: ready" % held.nexthop, "5 in flight", "back to the list")
         screen.keys("Down", "NPage", "q")
         self.shows(screen, "by waiting")
         for sort in ("in flight", "rate", "oldest", "state", "name", "waiting"):

@@ -121,7 +121,7 @@ class Why(sluice.TestCase):
                         smtp_process_limit="1", qmgr_failing_share="100")
         d.send("a@example.org", ["b@slow.example"])
         one = d.send("a@example.org", ["b@other.example"])
-        group = self.waits_at(d, one, "transport_limit", "smtp has 1 of 1 deliveries under way")
+        group = self.waits_at(d, one, "transport_limit", "smtp has 1 of 1 deliveries in flight")
         self.assertIn("smtp_process_limit (%s:" % d.config, group["advice"])
 
     def behind_a_slow_one(self, clause):
@@ -167,7 +167,7 @@ class Why(sluice.TestCase):
         d = self.daemon(relayhost=site.nexthop, smtp_destination_concurrency_limit="1",
                         smtp_initial_destination_concurrency="1")
         ids = [d.send("a@example.org", ["b@example.net"]) for _ in range(4)]
-        group = self.waits_at(d, ids[3], "window", "has 1 of 1 deliveries under way", "since ",
+        group = self.waits_at(d, ids[3], "window", "has 1 of 1 deliveries in flight", "since ",
                               "then      2 deliveries of other messages go to")
         self.assertIn("smtp_destination_concurrency_limit (%s:" % d.config, group["advice"])
         self.waits_at(d, ids[0], "delivering", "is being tried now, by process deliver 0")

@@ -34,7 +34,7 @@ function rowsOf(answer) {
 const COLUMNS = [
   {key: "name", name: "destination", by: (r) => r.name},
   {key: "state", name: "state", by: (r) => r.state},
-  {key: "busy", name: "under way", by: (r) => r.busy ?? -1},
+  {key: "busy", name: "in flight", by: (r) => r.busy ?? -1},
   {key: "waiting", name: "waiting", n: true, by: (r) => r.waiting ?? -1},
   {key: "on_disk", name: "messages", n: true, by: (r) => r.on_disk ?? 0},
   {key: "oldest", name: "oldest", n: true, by: (r) => -(r.oldest ?? Infinity)},
@@ -114,7 +114,7 @@ function windowSteps(history, now, current) {
 
 function one(view, name) {
   const said = h("div", {role: "status"}), top = h("div", null), gates = h("div", null), replies = h("div", null), steps = h("div", null);
-  const load = plot("Deliveries in the last hour", ["window", "under way", "waiting in memory"], {format: number, unit: "deliveries"});
+  const load = plot("Deliveries in the last hour", ["window", "in flight", "waiting in memory"], {format: number, unit: "deliveries"});
   const speed = plot("Deliveries per second in the last hour", ["per second"], {unit: "per second"});
   const window_ = plot("The last changes of the window", ["window"], {format: number, steps: true, unit: "deliveries at once"});
   const loadPlace = h("div", null, load.element), speedPlace = h("div", null, speed.element), windowPlace = h("div", null, window_.element);
@@ -163,7 +163,7 @@ function one(view, name) {
     const now = Date.now() / 1000;
     fill(top, facts([["state", h("span", null, stateBadge(site.state), site.since ? " since " + clock(site.since, now) + " (" + ago(site.since, now) + ")" : "")],
       ["why", site.reason], ["next attempt", site.until ? clock(site.until, now) : null], ["next hop", site.nexthop],
-      ["under way", site.window === undefined ? null : h("span", null, site.busy + " of a window of " + site.window +
+      ["in flight", site.window === undefined ? null : h("span", null, site.busy + " of a window of " + site.window +
         (site.window_max ? ", which may grow to " + site.window_max : ""), bar(site.busy, site.window, "share of the window in use"))],
       ["waiting in memory", site.waiting === undefined ? null : plural(site.waiting, "delivery", "deliveries") + (site.parked ? "; more wait on disk" : "")],
       ["a delivery takes", site.mean_seconds ? duration(site.mean_seconds) + ", " + rate(site.per_second) + " per second" : null],

@@ -41,7 +41,7 @@ function ofAll(own, cluster) {
 function nodeTable(cluster) {
   const count = (node, name) => node.answered ? number(node[name]) : "–";
   return table("Nodes", [{name: "node"}, {name: "state"}, {name: "heard of"}, {name: "partitions", n: true}, {name: "in memory", n: true},
-    {name: "under way", n: true}, {name: "waiting", n: true}, {name: "delivered", n: true}],
+    {name: "in flight", n: true}, {name: "waiting", n: true}, {name: "delivered", n: true}],
   cluster.nodes.map((node) => [node.node, node.up || node.state === "stopped" ? node.state : "down",
     node.state === "stopped" ? "–" : node.silent < 3 ? "just now" : duration(node.silent) + " ago", number(node.partitions),
     count(node, "active_messages"), count(node, "in_flight"), count(node, "waiting"), count(node, "delivered")]));
@@ -107,7 +107,7 @@ export function show(view) {
       : rates(at, series[name]).at(-1);
     fill(tiles, [["accepted per s", rate(perSecond("submitted"))], ["delivered per s", rate(perSecond("delivered"))],
       ["deferred per s", rate(perSecond("deferrals"))], ["bounced per s", rate(perSecond("bounced"))],
-      ["deliveries under way", number(o.in_flight)], ["wait in memory", number(o.waiting)],
+      ["deliveries in flight", number(o.in_flight)], ["wait in memory", number(o.waiting)],
       ["messages on disk", number(o.incoming + o.deferred + o.hold + o.corrupt)]].map(([name, value]) =>
       h("li", null, h("div", {class: "value"}, value), h("div", {class: "name"}, name))));
     last = o;
@@ -128,8 +128,8 @@ export function show(view) {
       h("p", {class: "small soft"}, "Content: " + bytes(o.bytes) + (o.free_bytes === undefined ? "" : ". Free: " + bytes(o.free_bytes)) + ". In memory: " + number(o.active_messages) +
         " messages for " + number(o.active_destinations) + " destinations, of which " + number(o.dead_destinations) + " dead. Running for " +
         duration(o.uptime) + ", version " + o.version + "."));
-    fill(busiest, o.busiest.length === 0 ? h("p", {class: "soft"}, "No deliveries are under way or waiting.") :
-      table("Busiest destinations", [{name: "destination"}, {name: "state"}, {name: "under way"}, {name: "waiting", n: true}],
+    fill(busiest, o.busiest.length === 0 ? h("p", {class: "soft"}, "No deliveries are in flight or waiting.") :
+      table("Busiest destinations", [{name: "destination"}, {name: "state"}, {name: "in flight"}, {name: "waiting", n: true}],
         o.busiest.slice(0, 8).map((s) => [h("a", {href: siteLink(s.transport + "/" + s.destination), "data-focus": "b-" + s.transport + s.destination},
           s.transport + "/" + s.destination), stateBadge(s.state),
         [s.busy + " of " + s.window, bar(s.busy, s.window, s.busy + " of a window of " + s.window)], number(s.waiting)])));

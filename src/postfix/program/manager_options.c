@@ -25,7 +25,7 @@ static bool take(struct manager_options *o, int option, char *value, bool *alone
         return true;
     case 't':
         return strcmp(value, "unix") == 0 ||
-               refuse(error, "-t: the service has to be of type unix in master.cf");
+               refuse(error, "-t: the service must be of type unix in master.cf");
     case 's':
         return strcmp(value, "1") == 0 || refuse(error, "-s: one listening socket is expected");
     case 'z':

@@ -287,7 +287,7 @@ static void look_at_release(struct check *c)
         (major == 3 && minor < 5)) {
         tell(c, "error", "main.cf", 0, "Postfix 3.5 or later is expected");
     } else if (major > 3 || minor > 12) {
-        tell(c, "warning", "main.cf", 0, "releases behind 3.12 were not tried");
+        tell(c, "warning", "main.cf", 0, "releases after 3.12 were not tried");
     }
 }
 
@@ -321,7 +321,7 @@ static void look_at_parameters(struct check *c)
     if (!differs) {
         tell(c, "note", "main.cf", 0,
              "an answer of trivial-rewrite(8) is kept for 30 s for a "
-             "domain; no map tells its mailboxes apart");
+             "domain; no map distinguishes its mailboxes");
     }
 }
 

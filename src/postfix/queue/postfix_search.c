@@ -332,7 +332,7 @@ static int find(struct postfix_store *s, struct page *p)
 
         list = list_find(s, p->f->after, &from);
         if (list == NULL) {
-            return spool_fail(&s->base, -ESTALE, "the list was given up meanwhile: begin it again");
+            return spool_fail(&s->base, -ESTALE, "the list is no longer kept: begin it again");
         }
         while (from < list->page_count && p->count < p->max) {
             found(p, list->page[from++]);

@@ -363,8 +363,7 @@ static int settle(struct spool *sp, struct msg_id id, uint32_t n, const struct s
     }
     r = read_rcpt_find(m, n);
     if (r == NULL || r->state != STORE_RCPT_ROUTED) {
-        return spool_fail(sp, -ENOENT, "%s: no recipient %u is to be delivered", m->name,
-                          (unsigned)n);
+        return spool_fail(sp, -ENOENT, "%s: no recipient %u waits", m->name, (unsigned)n);
     }
     /* bounce(8) sends any report */
     settle_rcpt(s, m, r, v->done || v->state != SPOOL_RCPT_PENDING);

@@ -530,7 +530,7 @@ static bool put_envelope(struct queue_file_reader *r, const struct record *rec, 
         put_warn(r, rec, data);
         return true;
     default:
-        UNREACHABLE("next tells the types");
+        UNREACHABLE("next returns the types");
     }
 }
 
@@ -700,7 +700,7 @@ static bool skip_content(struct queue_file_reader *r)
         return false;
     }
     if (rec.type != 'X') {
-        (void)corrupt(r, "no record of type 'X' behind the content, at offset %" PRIu64, rec.at);
+        (void)corrupt(r, "no record of type 'X' after the content, at offset %" PRIu64, rec.at);
         return false;
     }
     r->at.extracted = true;

@@ -77,7 +77,7 @@ static bool may_log(struct agent_process *a)
         a->log_lines = 0;
     }
     if (a->log_lines++ == limit) {
-        log_warning("%.*s[%d] says more than agent_log_limit = %" PRIu64
+        log_warning("%.*s[%d] writes more than agent_log_limit = %" PRIu64
                     " lines in a minute: the rest of them is not logged",
                     SLICE_ARGS(a->name), (int)a->pid, limit);
     }
@@ -576,7 +576,7 @@ static void hasten(struct agent_process *a, struct mono now)
                                           event_pending(a->readable, EV_READ, NULL))) {
         return;
     }
-    log_warning("%.*s[%d] was told to end and does not: %s", SLICE_ARGS(a->name), (int)a->pid,
+    log_warning("%.*s[%d] was asked to end and does not: %s", SLICE_ARGS(a->name), (int)a->pid,
                 a->end == AGENT_TOLD ? "terminated" : "killed");
     (void)kill(a->pid, a->end == AGENT_TOLD ? SIGTERM : SIGKILL); /* as in agent_kill */
     a->end = a->end == AGENT_TOLD ? AGENT_TERMINATED : AGENT_KILLED;

@@ -312,7 +312,7 @@ static int agents_start(struct role *role)
     CHECK(event_add(all->child_event, NULL) == 0);
     all->sweep_at = mono_after(clock_mono(), POOL_SWEEP_US);
     if (geteuid() != 0) {
-        log_info("not root: all agents run with user id %u, whatever clauses say",
+        log_info("not root: all agents run with user id %u, despite user= of clauses",
                  (unsigned)geteuid());
     }
     return EX_OK;

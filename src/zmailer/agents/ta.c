@@ -60,12 +60,12 @@ bool ta_parse_result(struct slice line, struct ta_event *ret_event, const char *
         return false;
     }
     if (rest.ptr == NULL) {
-        *ret_what = "a tab behind NUMBER/OFFSET";
+        *ret_what = "a tab after NUMBER/OFFSET";
         return false;
     }
     ret_event->notary = slice_cut(&rest, '\t');
     if (rest.ptr == NULL) {
-        *ret_what = "a tab behind the notary";
+        *ret_what = "a tab after the notary";
         return false;
     }
     number = slice_cut(&name, '/');

@@ -51,7 +51,7 @@ struct zenv zenv_parse(struct slice text, const char *file, struct pool *pool,
         }
         if (!parse_line(&zenv, line, pool)) {
             problem_add(problems, CONF_WARNING, file, line_number, 1,
-                        "not NAME=value: the line says nothing");
+                        "not NAME=value: the line sets nothing");
         }
     }
     return zenv;

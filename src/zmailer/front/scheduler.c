@@ -124,7 +124,7 @@ static int await_daemon(int fd, const char *log)
         n = read(fd, &ready, 1);
     } while (n < 0 && errno == EINTR);
     if (n != 1) {
-        fprintf(stderr, "scheduler: it did not start; %s says why\n", log);
+        fprintf(stderr, "scheduler: it did not start; %s has the reason\n", log);
         return FAILURE;
     }
     return 0;

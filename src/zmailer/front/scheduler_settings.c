@@ -132,7 +132,7 @@ bool scheduler_settings_make(const struct scheduler_options *options, const char
     buf_fini(&suffix);
 
     (void)buf_addf(&s->text,
-                   "# Made by %s from its options and ZMailer's variables, anew at each start.\n"
+                   "# Made by %s from its options and ZMailer's variables, at each start.\n"
                    "include %s\n",
                    base_name(program), s->conf);
     add_path(&s->text, "spool", "postoffice:", s->postoffice);

@@ -126,8 +126,8 @@ static bool read_range(const struct reader *r, struct slice word, struct mailq_r
     if (s.len > 0) {
         if (s.ptr[0] != '/' || !slice_number(slice_skip(s, 1), range->bits, &bits)) {
             return problem(r, word,
-                           family == AF_INET ? "/0 to /32 behind the address"
-                                             : "/0 to /128 behind the address");
+                           family == AF_INET ? "/0 to /32 after the address"
+                                             : "/0 to /128 after the address");
         }
         range->bits = (unsigned)bits;
     }
@@ -161,7 +161,7 @@ static bool read_password(const struct reader *r, struct slice text, struct mail
     }
     return scram_parse(slice_skip(text, SCRAM_WORD.len), &e->secret) ||
            problem(r, text.len > SCRAM_WORD.len ? slice_of(text.ptr, SCRAM_WORD.len) : text,
-                   "ROUNDS,SALT,STORED-KEY,SERVER-KEY behind it");
+                   "ROUNDS,SALT,STORED-KEY,SERVER-KEY after it");
 }
 
 static void entry_fini(struct mailq_entry *e)

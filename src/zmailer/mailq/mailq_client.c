@@ -434,7 +434,7 @@ static void take_status(struct mailq_client *c, struct slice line)
     if (slice_starts(line, SLICE("+OK until"))) {
         c->phase = PHASE_LIST;
     } else {
-        fail(c, "the server refuses to tell");
+        fail(c, "the server refuses to answer");
     }
 }
 

@@ -42,7 +42,7 @@ struct mailq_server {
 /* Output is bounded by mailq_server_is_full and one page of an answer. This limit stops a faulty
  * owner. */
 #define OUTPUT_LIMIT ((size_t)64 << 20)
-#define NOT_ALL      "(This is not all: the queue can't be asked any more.)"
+#define NOT_ALL      "(This is not all: the queue no longer answers.)"
 
 static void say(struct mailq_server *s, const char *line)
 {

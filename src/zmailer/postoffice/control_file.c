@@ -100,7 +100,7 @@ static bool read_address(struct reader *r, struct slice rest, struct control_add
         return wrong(r, start, "CHANNEL HOST USER UID");
     }
     if (slice_trim(rest).len > 0) {
-        return wrong(r, rest.ptr, "the end of the line behind CHANNEL HOST USER UID");
+        return wrong(r, rest.ptr, "the end of the line after CHANNEL HOST USER UID");
     }
     return true;
 }
@@ -227,7 +227,7 @@ static bool read_columns(struct reader *r, struct slice *value, struct control_r
     }
     columns = (lock ? (size_t)CONTROL_COLUMN_PID : 0) + (delay ? (size_t)CONTROL_COLUMN_DELAY : 0);
     if (value->len <= columns) {
-        return wrong(r, value->ptr, "an address behind the columns of lock and delay");
+        return wrong(r, value->ptr, "an address after the columns of lock and delay");
     }
     for (size_t i = 0; i < columns; i++) {
         if (!is_column(value->ptr[i]) && (i == 0 || i >= CONTROL_COLUMN_PID || !lock ||
@@ -411,7 +411,7 @@ static bool read_field(struct reader *r, struct slice line)
     /* Only recipients have blanks here. A recipient whose letter is damaged would otherwise be
      * skipped, and lost. */
     if (slice_starts(value, SLICE(" "))) {
-        return wrong(r, value.ptr, "a value right behind the blank");
+        return wrong(r, value.ptr, "a value right after the blank");
     }
     switch (line.ptr[0]) {
     case '@':

@@ -170,7 +170,7 @@ static bool is_sound(const struct arrival *a, struct buf *reason)
     const struct control_file *c = &a->view->control;
 
     if (c->etrn.len > 0) {
-        (void)buf_add_string(reason, "expected no recipients beside a request to try a host");
+        (void)buf_add_string(reason, "expected no recipients in a request to try a host");
     } else if (!slice_equal(c->name, a->name)) {
         (void)buf_addf(reason, "the `i` line names another message, %.*s", SLICE_ARGS(c->name));
     } else if (!c->is_whole) {
@@ -679,15 +679,15 @@ static int note_untold(struct postoffice *po, const struct arrival *a, bool *ret
         if (r->tag == '-' && !r->alternative &&
             (notify == NOTIFY_DEFAULT || (notify & NOTIFY_FAILURE) != 0 || c->is_bounce) &&
             bsearch(&r->offset, told, c->diagnostic_count, sizeof *told, compare_offsets) == NULL) {
-            control_put_diagnostic(
-                &lines, &(struct control_diagnostic){
-                            .tag = ' ',
-                            .rcpt = r->offset,
-                            .headers_at = c->groups[r->group].headers_at,
-                            .dsn_at = r->dsn_at,
-                            .time_s = us_seconds(po->now.us),
-                            .notary = SLICE("\003\1failed\1\1\1"),
-                            .text = SLICE("delivery has failed; what was said of it is lost")});
+            control_put_diagnostic(&lines,
+                                   &(struct control_diagnostic){
+                                       .tag = ' ',
+                                       .rcpt = r->offset,
+                                       .headers_at = c->groups[r->group].headers_at,
+                                       .dsn_at = r->dsn_at,
+                                       .time_s = us_seconds(po->now.us),
+                                       .notary = SLICE("\003\1failed\1\1\1"),
+                                       .text = SLICE("delivery has failed; the reason is lost")});
             *ret_noted = true;
         }
     }
@@ -940,7 +940,7 @@ int load_again(struct postoffice *po, struct post_file *file)
                   "%s: too many Resync attempts this way, throwing it away...", path);
         forget_file(po, file);
         po->scan.next_us = 0;
-        return spool_fail(&po->base, -ENOENT, "transport/%s: to be found anew", path);
+        return spool_fail(&po->base, -ENOENT, "transport/%s: to be found again", path);
     }
     err = view_again(po, file, path, &view);
     if (err == -ENOENT) {

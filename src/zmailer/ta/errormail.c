@@ -49,7 +49,7 @@ int main(int argc, char **argv)
         }
     }
     if (optind < argc) {
-        usage("no words are expected behind the options");
+        usage("no words are expected after the options");
     }
     zenv = ta_zenv_load("errormail");
     errormail.zenv = zenv;

@@ -82,7 +82,7 @@ static void take_options(int argc, char **argv, struct mailbox *m, struct slice 
         }
     }
     if (optind < argc) {
-        usage("no words are expected behind the options");
+        usage("no words are expected after the options");
     }
 }
 

@@ -90,7 +90,7 @@ static uint16_t take_port(const char *text)
 static void put_parameter(struct buf *out, const char *name, const char *value)
 {
     if (value[0] == '\0' || strpbrk(value, " \t\r\n\"'$#") != NULL) {
-        usage("one word is expected behind -h and -L");
+        usage("one word is expected after -h and -L");
     }
     (void)buf_addf(out, "%s = %s\n", name, value);
 }
@@ -188,7 +188,7 @@ void smtp_options_read(int argc, char **argv, struct smtp_options *ret_options)
         options.host = slice_string(argv[optind++]);
     }
     if (optind < argc) {
-        usage("one host is expected behind the options");
+        usage("one host is expected after the options");
     }
     load(path, &text, &options);
     buf_fini(&text);

@@ -38,7 +38,7 @@ static void a_deferred_message_shows_its_reasons_and_times(void **state)
                         "timed out", "remote", "mx[192.0.2.2]:25"));
 
     (void)state;
-    assert_string_equal(text, "A: deferred, to be given up\n"
+    assert_string_equal(text, "A: deferred, to expire\n"
                               "  sender        <a@x>\n"
                               "  size          1.5 KiB\n"
                               "  client        c[192.0.2.1]\n"

@@ -56,7 +56,7 @@ static void a_dead_site_says_why_and_until_when(void **state)
     site_print(out, site, 1763643724);
     assert_int_equal(fclose(out), 0);
     assert_string_equal(text, "smtp/x: dead, tried again in 5m (2025-11-20 13:07:04)\n"
-                              "  0 under way in a window of 2 (at most 20), 5 waiting\n"
+                              "  0 in flight in a window of 2 (at most 20), 5 waiting\n"
                               "  refused?[2J\n");
     free(text);
     json_decref(site);

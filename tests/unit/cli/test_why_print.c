@@ -29,7 +29,7 @@ static json_t *page(const char *dest, const char *name, int count, json_t *gates
                      "A", "queue_name", "active", "recipients_pending", count, "recipients", rcpts,
                      "groups", "transport", "smtp", "destination", dest, "nexthop", dest,
                      "recipients", count, "binds", "destination_dead", "advice",
-                     "Nothing has to be done.", "gates", gates);
+                     "Nothing needs to be done.", "gates", gates);
 }
 
 static char *print(struct why_print *w)
@@ -48,7 +48,7 @@ static void what_binds_comes_first_and_then_what_to_do(void **state)
 {
     struct why_print w = {0};
     json_t *dead = gate("destination_dead", true, "x can't be reached: \033[31mrefused");
-    json_t *limit = gate("transport_limit", false, "smtp has 3 of 100 deliveries under way");
+    json_t *limit = gate("transport_limit", false, "smtp has 3 of 100 deliveries in flight");
     json_t *one;
     char *text;
 
@@ -70,9 +70,9 @@ static void what_binds_comes_first_and_then_what_to_do(void **state)
                                  "              since 2025-11-20 13:01:04 (1m ago), until "
                                  "2025-11-20 13:05:16 (in 3m 12s)\n"
                                  "    then      7 deliveries come first\n"
-                                 "    open      smtp has 3 of 100 deliveries under way\n"
+                                 "    open      smtp has 3 of 100 deliveries in flight\n"
                                  "    expected  2025-11-20 13:05:24 (in 3m 20s), if all is well\n"
-                                 "    to do     Nothing has to be done.\n"));
+                                 "    to do     Nothing needs to be done.\n"));
     free(text);
 }
 
@@ -130,7 +130,7 @@ static void agents_are_what_a_window_counts(void **state)
     (void)state;
     why_print_site(out, site, count, NOW);
     assert_int_equal(fclose(out), 0);
-    assert_non_null(strstr(text, "160 under way, 2 agents of 2 allowed now (starts with 1), 9"));
+    assert_non_null(strstr(text, "160 in flight, 2 agents of 2 allowed now (starts with 1), 9"));
     free(text);
     json_decref(site);
     json_decref(count);
@@ -163,7 +163,7 @@ static void a_destination_shows_its_window_history_and_replies(void **state)
         text, "smtp/X: ready\n"
               "  messages    500 in the queue, 12 in memory, its share: the others "
               "wait on disk\n"
-              "  window      4 under way of 4 allowed now (starts with 5, at most 20), 9 waiting\n"
+              "  window      4 in flight of 4 allowed now (starts with 5, at most 20), 9 waiting\n"
               "  failures    0 times as many in a row as the window is wide\n"
               "  pace        2.5 deliveries a second in the last minute or two, 2s each\n"
               "  for more    more mail\n"
@@ -173,7 +173,7 @@ static void a_destination_shows_its_window_history_and_replies(void **state)
               "  the window lately\n"
               "    2025-11-20 13:01:04 (1m ago)    5 -> 4   failure\n"
               "\n"
-              "  what it said lately\n"
+              "  its last replies\n"
               "    2025-11-20 13:01:04 (1m ago), 3 times since 2025-11-20 13:00:04\n"
               "      4.4.1 timed out\n");
     free(text);

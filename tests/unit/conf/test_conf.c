@@ -121,19 +121,19 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
          "tables of Postfix are not read"},
         {"listen = smtp://127.0.0.1:25 smtp://*:25\nrelay_networks = 10.0.0.0/8 0.0.0.0/0",
          "2:18 error: relay_networks holds all addresses or a large part of them, and smtp://*:25 "
-         "is open to other machines: anyone could send any mail; say allow_open_relay = yes if "
+         "is open to other machines: anyone could send any mail; set allow_open_relay = yes if "
          "that is meant"},
         {"listen = smtp://*:25\nrelay_networks = 0.0.0.0/1 128.0.0.0/1",
          "2:18 error: relay_networks holds all addresses or a large part of them, and smtp://*:25 "
-         "is open to other machines: anyone could send any mail; say allow_open_relay = yes if "
+         "is open to other machines: anyone could send any mail; set allow_open_relay = yes if "
          "that is meant"},
         {"listen = smtp://*:25\nrelay_networks = 10.0.0.0/8 64.0.0.0/4 80.0.0.0/4 96.0.0.0/8",
          "2:18 error: relay_networks holds all addresses or a large part of them, and smtp://*:25 "
-         "is open to other machines: anyone could send any mail; say allow_open_relay = yes if "
+         "is open to other machines: anyone could send any mail; set allow_open_relay = yes if "
          "that is meant"},
         {"listen = smtp://*:25\nrelay_networks = [2000::]/4 [3000::]/4",
          "2:18 error: relay_networks holds all addresses or a large part of them, and smtp://*:25 "
-         "is open to other machines: anyone could send any mail; say allow_open_relay = yes if "
+         "is open to other machines: anyone could send any mail; set allow_open_relay = yes if "
          "that is meant"},
         {"header_checks = regexp:/x", "1:17 error: header_checks: found `regexp:/x', expected a "
                                       "list of file or pcre:file; tables of Postfix are not read"},
@@ -147,16 +147,16 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
          "smtpd_upstream_proxy_networks = 0.0.0.0/0",
          "2:33 error: smtpd_upstream_proxy_networks holds all addresses or a large part of them, "
          "and smtp://*:25 is open to other machines: anyone could take the address of a client "
-         "that may relay; say allow_open_relay = yes if that is meant"},
+         "that may relay; set allow_open_relay = yes if that is meant"},
         {"listen = smtp://127.0.0.1:25 proxy=yes\nrelay_networks = 0.0.0.0/0",
          "2:18 error: relay_networks holds all addresses or a large part of them, and "
-         "smtp://127.0.0.1:25 is open to other machines: anyone could send any mail; say "
+         "smtp://127.0.0.1:25 is open to other machines: anyone could send any mail; set "
          "allow_open_relay = yes if that is meant"},
         {"listen = filtered=yes smtp://*:25",
          "1:10 error: listen has a filtered=yes that no address stands before"},
         {"listen = smtp://[2001:db8::1]:25\nrelay_networks = [::]/0",
          "2:18 error: relay_networks holds all addresses or a large part of them, and "
-         "smtp://[2001:db8::1]:25 is open to other machines: anyone could send any mail; say "
+         "smtp://[2001:db8::1]:25 is open to other machines: anyone could send any mail; set "
          "allow_open_relay = yes if that is meant"},
         {"maximal_queue_lifetime = 101",
          "1:26 error: maximal_queue_lifetime: found `101', expected "
@@ -170,7 +170,7 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
         {"smtpd_use_tls = yes", "1:1 error: unknown parameter `smtpd_use_tls', see "
                                 "smtpd_tls_security_level, and tls_cert (and tls_key)"},
         {"smtpd_tls_security_level = encrypt",
-         "1:28 error: smtpd_tls_security_level = encrypt takes mail behind TLS only, and there is "
+         "1:28 error: smtpd_tls_security_level = encrypt accepts mail with TLS only, and there is "
          "none: set tls_cert"},
         {"inet_interfaces = all", "1:1 error: unknown parameter `inet_interfaces', see listen"},
         {"gmail.com maxring=3",
@@ -179,7 +179,7 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
         {"relayhost = a b", "1:13 error: relayhost: found `a b', expected nexthop"},
         {"myhostname = two words", "1:14 error: myhostname: found `two words', expected host name"},
         {"myorigin = $nothing", "1:12 error: myorigin: `nothing' is no known parameter"},
-        {"myorigin = $", "1:12 error: myorigin: `' stands behind a `$' and is no name; a dollar "
+        {"myorigin = $", "1:12 error: myorigin: `' follows a `$' and is no name; a dollar "
                          "sign is written `$$'"},
         {"myorigin = ${a", "1:12 error: myorigin: `{a' has a bracket that nothing closes"},
         {"myorigin = $mydomain\nmydomain = $myorigin",
@@ -262,7 +262,7 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
         {"listen = auth=yes smtp://*:25", "1:10 error: listen has an auth=yes that no address "
                                           "stands before"},
         {"listen = submission://*\nauth_users = u", "1:10 error: listen has an address for logins, "
-                                                    "which are offered behind TLS only: set "
+                                                    "which are offered with TLS only: set "
                                                     "tls_cert"},
         {"listen = smtp://*:25 auth=yes\ntls_cert = c", "1:10 error: listen has an address for "
                                                         "logins, and nothing says who may log "
@@ -280,7 +280,7 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
         {"listen = http://[::1]:8025", "1:10 error: listen has http://[::1]:8025, and nothing says "
                                        "who may send mail there: set api_tokens"},
         {"listen = http://localhost:8025 auth=yes\napi_tokens = t",
-         "1:10 error: listen has auth=yes behind an address for HTTP: its clients have tokens"},
+         "1:10 error: listen has auth=yes after an address for HTTP: its clients have tokens"},
         {"listen = http://127.0.0.1\napi_tokens = t",
          "1:10 error: listen: found `http://127.0.0.1', expected a list of smtp://HOST:PORT, "
          "lmtp://HOST:PORT, lmtp:unix:PATH, submission://HOST, submissions://HOST, "
@@ -298,10 +298,10 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
         {"soft_bounce = no\nsoft_bounce = yes", "2:1 warning: soft_bounce was set before, at "
                                                 "test:1; this value holds"},
         {"listen = smtp://127.0.0.1:10026 filtered=yes proxy=yes",
-         "1:10 warning: listen has filtered=yes behind smtp://127.0.0.1:10026, which other "
+         "1:10 warning: listen has filtered=yes after smtp://127.0.0.1:10026, which other "
          "machines reach: their mail would meet no rule and no filter"},
         {"listen = smtp://*:10026 filtered=yes",
-         "1:10 warning: listen has filtered=yes behind smtp://*:10026, which other machines reach: "
+         "1:10 warning: listen has filtered=yes after smtp://*:10026, which other machines reach: "
          "their mail would meet no rule and no filter"},
         {"enable_long_queue_ids = yes",
          "1:1 warning: enable_long_queue_ids has no effect: queue ids "

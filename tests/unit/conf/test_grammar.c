@@ -67,9 +67,9 @@ static void every_line_has_one_meaning(void **state)
          "2:2 value d=<1>@2:4\n"},
         {"a/* b=\"c\\\n", "1:1 clause a/*\n1:8 bad the file ends within a quoted value\n"},
         {"a/* b=\"c\"d e\n",
-         "1:1 clause a/*\n1:10 bad a blank is expected behind the closing `\"'\n"},
+         "1:1 clause a/*\n1:10 bad a blank is expected after the closing `\"'\n"},
         {"PARAMx\n", "1:7 bad `=' and a value are expected\n"},
-        {"PARAMx=1 y\n", "1:10 bad nothing is expected behind the value of a PARAM line\n"},
+        {"PARAMx=1 y\n", "1:10 bad nothing is expected after the value of a PARAM line\n"},
     };
     struct buf story;
 

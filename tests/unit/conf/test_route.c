@@ -192,8 +192,8 @@ static void the_tables_of_several_machines_have_the_rings_too(void **state)
 static void bad_lines_of_a_table_are_named(void **state)
 {
     static const char *const want[] = {
-        "2:1 `example.org' has no transport:nexthop behind it",
-        "3:1 `example.org' has no `:' behind its transport",
+        "2:1 `example.org' has no transport:nexthop after it",
+        "3:1 `example.org' has no `:' after its transport",
         "4:1 `example.org' names a transport that nothing declares",
         ("6:1 `example.org' has a next hop that is none of host, [host], host:port, [host]:port, "
          "unix:path"),
@@ -370,7 +370,7 @@ static void bad_lines_of_senders_are_named(void **state)
 {
     static const char *const want[] = {
         "1: `shop.example' is none of an address, @domain and <>",
-        "2: `a@b.example' has no next hop behind it",
+        "2: `a@b.example' has no next hop after it",
         ("3: `c@d.example' has a next hop that is none of host, [host], host:port, [host]:port, "
          "unix:path"),
     };

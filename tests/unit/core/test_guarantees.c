@@ -213,7 +213,7 @@ static uint32_t come(struct history *h, uint32_t size)
     return i;
 }
 
-/* One of the deliveries under way ends. False when there is none. */
+/* One of the deliveries in flight ends. False when there is none. */
 static bool finish(struct history *h)
 {
     uint32_t i;

@@ -1467,7 +1467,7 @@ static void the_null_sender_gets_no_report(void **state)
     bounced(0);
     assert_int_equal(site.count, 1);
     assert_int_equal(messages(), 0);
-    assert_true(logged("undeliverable, and there is nobody to tell"));
+    assert_true(logged("undeliverable, and no one can get the report"));
 }
 
 static void a_double_bounce_goes_to_those_who_want_it_and_ends_there(void **state)
@@ -1616,7 +1616,7 @@ static void a_report_for_nobody_can_be_kept(void **state)
     bounced(0);
     assert_int_equal(site.count, 1);
     assert_int_equal(messages(), 1);
-    assert_true(logged("there is nobody to tell: the report is kept"));
+    assert_true(logged("no one can get the report: it is kept"));
     assert_int_equal(
         json_array_size(json_object_get(
             ask(200, "{\"op\":\"list\",\"filter\":{\"state\":\"hold\"}}"), "messages")),
@@ -3289,7 +3289,7 @@ static void mixed_check(const char *what)
             }
             (void)snprintf(line, sizeof line, "%s: ", mixed.ids[i]);
             if (mixed.copies[i][j] == 0 && !mixed.believes && !mixed_is_held(i) && !logged(line) &&
-                !logged("mail behind the damage")) {
+                !logged("mail after the damage")) {
                 fail_msg("%s: %s is not named", what, mixed.ids[i]);
             }
         }

@@ -334,8 +334,8 @@ static void a_filter_that_lies_fails(void **unused)
         {0, 'q', 2, "x\0", "it quarantines without having asked for it"},
         {0x20, 'q', 1, "x", "it quarantines without a reason"},
         {0, 's', 0, "", "it skips what is not a body"},
-        {0, 'O', 12, "\0\0\0\6\0\0\0\0\0\0\0\0", "it says a word that the protocol has not"},
-        {0, '?', 0, "", "it says a word that the protocol has not"},
+        {0, 'O', 12, "\0\0\0\6\0\0\0\0\0\0\0\0", "it sends a word that the protocol does not have"},
+        {0, '?', 0, "", "it sends a word that the protocol does not have"},
     };
     struct talk t;
     char expected[200];
@@ -391,7 +391,7 @@ static void a_filter_out_of_step_fails(void **unused)
     buf_clear(&t.story);
     milter_input(&t.milter, slice_of("\0\0\0\1c\0\0\0\1c", 10), t.now);
     drain(&t);
-    want(&t, "=failed it says more than its verdict\n");
+    want(&t, "=failed it sends more than its verdict\n");
     end(&t);
 
     begin(&t, 6, 0, 0, false);

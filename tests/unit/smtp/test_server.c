@@ -256,7 +256,7 @@ static void check_dialogues(const struct dialogue *dialogues, size_t count,
 #define SAYS_MAIL_RCPT SAYS_HELLO SAYS_MAIL SAYS_RCPT
 #define SAYS_354       "S:354 End data with <CR><LF>.<CR><LF>\n"
 #define QUIT           "QUIT\r\n"
-#define SAYS_BYE       "S:221 2.0.0 Bye\n[close: client said QUIT]"
+#define SAYS_BYE       "S:221 2.0.0 Bye\n[close: client sent QUIT]"
 
 static void dialogues_tell_the_same_story_under_every_split(void **unused)
 {
@@ -269,7 +269,7 @@ static void dialogues_tell_the_same_story_under_every_split(void **unused)
         {MAIL_RCPT "DATA\r\nx\r\n.\r\nMAIL FROM:<>\r\nRSET\r\n" QUIT,
          SAYS_MAIL_RCPT SAYS_354 "[message 1 flags 0 bytes 3]x\r\nS:250 2.0.0 Ok\n"
                                  "[mail <> flags 0 size 0]S:250 2.1.0 Ok\n"
-                                 "S:250 2.0.0 Ok\n[abort: client gave up with RSET]" SAYS_BYE},
+                                 "S:250 2.0.0 Ok\n[abort: client ended it with RSET]" SAYS_BYE},
         /* Smuggling: only CRLF.CRLF ends data, and bare line ends are refused by name. */
         {MAIL_RCPT "DATA\r\nx\n.\nMAIL FROM:<evil@b>\r\n.\r\n" QUIT, SAYS_MAIL_RCPT SAYS_354
          "S:550 5.6.11 Bare LF in content\n[abort: bare LF around the dot in content]"
@@ -300,7 +300,7 @@ static void dialogues_tell_the_same_story_under_every_split(void **unused)
          SAYS_HELLO "[mail <nobody@b.example> flags 0 size 0]S:550 5.1.1 No such user\n" SAYS_MAIL
                     "[rcpt 0 <later@d.example> notify 0]S:450 4.7.1 Come??later\n"
                     "S:554 5.5.1 No valid recipients\n"
-                    "S:221 2.0.0 Bye\n[abort: client said QUIT][close: client said QUIT]"},
+                    "S:221 2.0.0 Bye\n[abort: client sent QUIT][close: client sent QUIT]"},
         /* Parameters. */
         {HELLO "MAIL FROM:<a@b.example> SIZE=1001\r\n"
                "MAIL FROM:<a@b.example> SIZE=x\r\n"
@@ -328,7 +328,7 @@ static void dialogues_tell_the_same_story_under_every_split(void **unused)
                     "[rcpt 0 <c@d.example> notify 12 orcpt rfc822;c@d.example]S:250 2.1.5 Ok\n"
                     "[rcpt 1 <postmaster> notify 0]S:250 2.1.5 Ok\n"
                     "S:501 5.1.3 Bad recipient address: Address lacks a domain\n"
-                    "S:221 2.0.0 Bye\n[abort: client said QUIT][close: client said QUIT]"},
+                    "S:221 2.0.0 Bye\n[abort: client sent QUIT][close: client sent QUIT]"},
         {HELLO
          "MAIL FROM:<a@b.example> SIZE=99999999999999999999\r\n"
          "MAIL FROM:<a@b.example> SIZE=999999999999999999999\r\n"
@@ -342,10 +342,10 @@ static void dialogues_tell_the_same_story_under_every_split(void **unused)
                     "S:501 5.5.4 NOTIFY is empty\n"
                     "S:501 5.5.4 Bad word in NOTIFY\n"
                     "[rcpt 0 <c@d.example> notify 12 orcpt rfc822;c@d.example]S:250 2.1.5 Ok\n"
-                    "S:221 2.0.0 Bye\n[abort: client said QUIT][close: client said QUIT]"},
+                    "S:221 2.0.0 Bye\n[abort: client sent QUIT][close: client sent QUIT]"},
         {HELLO "MAIL FROM:<\xc3\xa4@b.example> SMTPUTF8\r\nRSET\r\n" QUIT,
          SAYS_HELLO "[mail <\xc3\xa4@b.example> flags 2 size 0]S:250 2.1.0 Ok\n"
-                    "S:250 2.0.0 Ok\n[abort: client gave up with RSET]" SAYS_BYE},
+                    "S:250 2.0.0 Ok\n[abort: client ended it with RSET]" SAYS_BYE},
         /* Chunks. */
         {MAIL_RCPT "BDAT 3\r\na\r\nBDAT 0\r\nBDAT 4 LAST\r\n.\n\r\n" QUIT,
          SAYS_MAIL_RCPT "S:250 2.0.0 Ok, chunk received\nS:250 2.0.0 Ok, chunk received\n"
@@ -359,7 +359,7 @@ static void dialogues_tell_the_same_story_under_every_split(void **unused)
         {MAIL_RCPT "BDAT 3\r\na\r\nDATA\r\nRCPT TO:<x@y.example>\r\nRSET\r\n" QUIT,
          SAYS_MAIL_RCPT "S:250 2.0.0 Ok, chunk received\nS:503 5.5.1 Continue with BDAT\n"
                         "S:503 5.5.1 Content has begun\nS:250 2.0.0 Ok\n"
-                        "[abort: client gave up with RSET]" SAYS_BYE},
+                        "[abort: client ended it with RSET]" SAYS_BYE},
         {MAIL_RCPT "BDAT x\r\n",
          SAYS_MAIL_RCPT "S:501 5.5.4 Syntax: BDAT size [LAST]\n"
                         "[abort: BDAT without a size][close: BDAT without a size]"},
@@ -442,7 +442,7 @@ static void lmtp_answers_for_each_recipient(void **unused)
         {"LHLO c\r\nMAIL FROM:<>\r\nDATA\r\nRSET\r\n" QUIT,
          "S:220 mx.example ESMTP Sluice\n" LMTP_HELLO "[mail <> flags 0 size 0]S:250 2.1.0 Ok\n"
          "S:503 5.5.1 No valid recipients\nS:250 2.0.0 Ok\n"
-         "[abort: client gave up with RSET]" SAYS_BYE},
+         "[abort: client ended it with RSET]" SAYS_BYE},
     };
 
     (void)unused;
@@ -482,7 +482,7 @@ static void limits_are_refused_by_name(void **unused)
                              "[close: refused content does not end]"},
         {TIGHT_HELO "RCPT TO:<e@f.example>\r\nRSET\r\nBDAT 21\r\n123456789012345678901",
          TIGHT_SAYS "S:452 4.5.3 Too many recipients\nS:250 2.0.0 Ok\n"
-                    "[abort: client gave up with RSET]S:421 4.3.0 Too much to discard\n"
+                    "[abort: client ended it with RSET]S:421 4.3.0 Too much to discard\n"
                     "[close: too many octets in refused chunks]"},
         {"A\r\nB\r\nC\r\nD\r\n",
          "S:220 mx.example ESMTP Sluice\nS:500 5.5.2 Command not recognized\n"
@@ -833,7 +833,7 @@ static void logins_go_through_under_every_split(void **unused)
     static const struct dialogue dialogues[] = {
         {HELLO "AUTH PLAIN AGFubgBzZWNyZXQ=\r\nMAIL FROM:<a@b.example>\r\nRSET\r\n" QUIT,
          SAYS_HELLO_AUTH "[login PLAIN]S:235 2.7.0 Authentication successful\n" SAYS_MAIL
-                         "S:250 2.0.0 Ok\n[abort: client gave up with RSET]" SAYS_BYE},
+                         "S:250 2.0.0 Ok\n[abort: client ended it with RSET]" SAYS_BYE},
         {HELLO "auth plain\r\nAGFubgBzZWNyZXQ=\r\nAUTH PLAIN\r\n" QUIT,
          SAYS_HELLO_AUTH "[login PLAIN]S:334 \n[login PLAIN]S:235 2.7.0 Authentication successful\n"
                          "S:503 5.5.1 Logged in already\n" SAYS_BYE},
@@ -858,7 +858,7 @@ static void logins_go_through_under_every_split(void **unused)
                          "S:504 5.5.4 Mechanism is not offered\n"
                          "S:501 5.5.2 Cannot decode the message of the login\n"
                          "[login PLAIN]S:535 5.7.8 Authentication failed\n"
-                         "[login LOGIN]S:334 VXNlcm5hbWU6\nS:501 5.7.0 Login was given up\n"
+                         "[login LOGIN]S:334 VXNlcm5hbWU6\nS:501 5.7.0 Login was cancelled\n"
                          "[login LOGIN]S:334 VXNlcm5hbWU6\n"
                          "S:501 5.5.2 Cannot decode the message of the login\n" SAYS_BYE},
         {"AUTH PLAIN AGFubgBzZWNyZXQ=\r\nHELO x\r\nAUTH PLAIN AGFubgBzZWNyZXQ=\r\n" QUIT,
@@ -875,7 +875,7 @@ static void logins_go_through_under_every_split(void **unused)
          SAYS_HELLO_AUTH "[login PLAIN]S:235 2.7.0 Authentication successful\n" SAYS_MAIL SAYS_RCPT
                          "S:503 5.5.1 Not within a mail transaction\n"
                          "S:503 5.5.1 Sender was given already\n"
-                         "S:250 2.0.0 Ok\n[abort: client gave up with RSET]"
+                         "S:250 2.0.0 Ok\n[abort: client ended it with RSET]"
                          "S:501 5.5.4 AUTH is not xtext\n" SAYS_BYE},
     };
 

@@ -268,8 +268,8 @@ static void results_are_read_strictly(void **unused)
         const char *line, *what;
     } bad[] = {
         {"junk", "NUMBER/OFFSET"},
-        {"1/2", "a tab behind NUMBER/OFFSET"},
-        {"1/2\tnotary ok", "a tab behind the notary"},
+        {"1/2", "a tab after NUMBER/OFFSET"},
+        {"1/2\tnotary ok", "a tab after the notary"},
         {"x/2\t\tok", "two numbers as NUMBER/OFFSET"},
         {"1/-2\t\tok", "two numbers as NUMBER/OFFSET"},
         {"1/2/3\t\tok", "two numbers as NUMBER/OFFSET"},

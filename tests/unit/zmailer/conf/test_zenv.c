@@ -134,7 +134,7 @@ static void a_file_that_is_named_must_be_there(void **state)
 
 static void other_lines_are_pointed_out(void **state)
 {
-    static const char text[] = "not NAME=value: the line says nothing";
+    static const char text[] = "not NAME=value: the line sets nothing";
 
     (void)state;
     assert_problem(ZENV_LINE, "A=1\nexport\n", "/etc/zmailer.conf", 2, text);

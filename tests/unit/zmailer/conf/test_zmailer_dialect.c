@@ -269,7 +269,7 @@ static void lexical_rules(void **state)
         const char *name, *value;
     } cases[] = {
         {"a/* command=x#y", "command", "x#y"},
-        {"a/* command=\"x # y\"#", NULL, "1:20 error: a blank is expected behind the closing `\"'"},
+        {"a/* command=\"x # y\"#", NULL, "1:20 error: a blank is expected after the closing `\"'"},
         {"a/* command=\"x # y\" # z", "command", "x # y"},
         {"a/* command = x", "command", "x"},
         {"a/* COMMAND=\"x\\\n y\"", "command", "x y"},

@@ -111,11 +111,11 @@ static void bad_lines_admit_nobody(void **unused)
         "auth:2:5: \"everything\": expected rights: SNMP, QQ, TT, ETRN, KILL, REROUTE, ALL or "
         "NONE\n"
         "auth:3:9: \"[127.0.0.1\": expected [ADDRESS]/BITS\n"
-        "auth:4:9: \"[127.0.0.1]/33\": expected /0 to /32 behind the address\n"
-        "auth:5:9: \"[127.0.0.1]x\": expected /0 to /32 behind the address\n"
+        "auth:4:9: \"[127.0.0.1]/33\": expected /0 to /32 after the address\n"
+        "auth:5:9: \"[127.0.0.1]x\": expected /0 to /32 after the address\n"
         "auth:6:9: \"[IPv6.127.0.0.1]\": expected [192.0.2.1] or [IPv6.2001:db8::1]\n"
         "auth:7:21: \"anybody\": expected [ADDRESS]/BITS\n"
-        "auth:8:3: \"{SCRAM-SHA-256}\": expected ROUNDS,SALT,STORED-KEY,SERVER-KEY behind it\n"
+        "auth:8:3: \"{SCRAM-SHA-256}\": expected ROUNDS,SALT,STORED-KEY,SERVER-KEY after it\n"
         "auth:9:1: \"\": expected a user's name\n");
 
     (void)unused;

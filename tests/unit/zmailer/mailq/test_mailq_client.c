@@ -312,7 +312,7 @@ static void nonsense_is_an_error_and_no_endless_wait(void **unused)
         {"version zmailer 2.0\n220 MAILQ-V2-CHALLENGE: 1\n-BAD USER OR PASSWORD\n",
          "wrong password"},
         {"version zmailer 2.0\n220 MAILQ-V2-CHALLENGE: 1\n+OK\n-no\n",
-         "the server refuses to tell"},
+         "the server refuses to answer"},
         {"version zmailer 2.0\n220 MAILQ-V2-CHALLENGE: 1\n+OK\n+OK until LF.LF\na\tb\tN=1\n.\n+OK "
          "until LF.LF\nx\ty\n",
          "the server lists a recipient with less than ten fields"},

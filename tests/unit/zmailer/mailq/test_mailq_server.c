@@ -429,9 +429,9 @@ static void failure_ends_what_was_begun(void **unused)
         {"SHOW SNMP\n", NULL, "-MAILQ2 The queue can't be asked now, try again later\n"},
         {"ETRN x\n", NULL, "-MAILQ2 The queue can't be asked now, try again later\n"},
         {"SHOW QUEUE THREADS\n", "a\n",
-         "+OK until LF.LF\na\n(This is not all: the queue can't be asked any more.)\n.\n"},
+         "+OK until LF.LF\na\n(This is not all: the queue no longer answers.)\n.\n"},
         {"SHOW THREAD a b\n", "a\n",
-         "+OK until LF.LF\na\n#(This is not all: the queue can't be asked any more.)\n.\n"},
+         "+OK until LF.LF\na\n#(This is not all: the queue no longer answers.)\n.\n"},
         {"SHOW QUEUE THREADS2\n", "a\tb\n", "+OK until LF.LF\na\tb\n.\n"},
     };
     struct mailq_event event;
@@ -459,9 +459,9 @@ static void failure_ends_what_was_begun(void **unused)
         mailq_server_failed(x.server);
         (void)turn(&x);
         assert_said(&x, ended ? "version zmailer 1.0\nEnd:\nx\n"
-                                "(This is not all: the queue can't be asked any more.)\n"
+                                "(This is not all: the queue no longer answers.)\n"
                               : "version zmailer 1.0\nVertices:\nEnd:\n"
-                                "(This is not all: the queue can't be asked any more.)\n");
+                                "(This is not all: the queue no longer answers.)\n");
         assert_true(x.closed);
         close_session(&x);
     }
