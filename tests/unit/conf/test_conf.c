@@ -265,7 +265,7 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
                                                     "which are offered with TLS only: set "
                                                     "tls_cert"},
         {"listen = smtp://*:25 auth=yes\ntls_cert = c", "1:10 error: listen has an address for "
-                                                        "logins, and nothing says who may log "
+                                                        "logins, and no setting names who may log "
                                                         "in: set auth_users or auth_dovecot"},
         {"listen = smtp://*:25 class=a/b",
          "1:10 error: listen: found `class=a/b', expected a list of smtp://HOST:PORT, "
@@ -274,11 +274,12 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
          "filtered=yes and proxy=yes"},
         {"listen = http://*:8025\napi_tokens = t",
          "1:10 error: listen has http://*:8025, which other machines reach: tokens would cross the "
-         "network in clear; say https://"},
+         "network in clear; expected https://"},
         {"listen = https://*:8025\napi_tokens = t",
          "1:10 error: listen has https://*:8025, and no certificate for it: set tls_cert"},
-        {"listen = http://[::1]:8025", "1:10 error: listen has http://[::1]:8025, and nothing says "
-                                       "who may send mail there: set api_tokens"},
+        {"listen = http://[::1]:8025",
+         "1:10 error: listen has http://[::1]:8025, and no setting names "
+         "who may send mail there: set api_tokens"},
         {"listen = http://localhost:8025 auth=yes\napi_tokens = t",
          "1:10 error: listen has auth=yes after an address for HTTP: its clients have tokens"},
         {"listen = http://127.0.0.1\napi_tokens = t",
@@ -319,11 +320,12 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
          "1:18 error: control_listen has 127.0.0.1:8025; http://HOST:PORT or https://HOST:PORT is "
          "expected"},
         {"control_listen = http://127.0.0.1:8025",
-         "1:18 error: control_listen has http://127.0.0.1:8025, and nothing says who may call: set "
+         "1:18 error: control_listen has http://127.0.0.1:8025, and no setting names who may call: "
+         "set "
          "api_tokens (sluice token add), or leave it empty and use control_socket"},
         {"control_listen = http://192.0.2.1:8025",
          "1:18 error: control_listen has http://192.0.2.1:8025, which other machines reach: tokens "
-         "would cross the network in clear; say https://"},
+         "would cross the network in clear; expected https://"},
         {"control_listen = https://192.0.2.1:8025",
          "1:18 error: control_listen has https://192.0.2.1:8025, and no certificate for it: set "
          "tls_cert"},
