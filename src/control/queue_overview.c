@@ -111,7 +111,14 @@ static void look_at_audit(const struct queue *q, json_t *list)
 {
     json_t *one;
 
-    if (q->auditor.findings > 0) {
+    if (q->auditor.findings > 0 && q->auditor.last_is_damage) {
+        one = problem(list, "damage", "critical", q->auditor.last_finding);
+        gate_say(one, "text", "The store has damage: %s", q->auditor.last_words);
+        gate_say(
+            one, "advice",
+            "Look at the disk first: its log, SMART, the file system. Then stop the daemon and "
+            "run the command; the mail waits there until then, and other mail goes on.");
+    } else if (q->auditor.findings > 0) {
         one = problem(list, "audit", "critical", q->auditor.last_finding);
         gate_say(one, "text", "A fault of this program was found and repaired where it can be: %s",
                  q->auditor.last_words);

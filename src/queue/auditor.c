@@ -139,6 +139,7 @@ static void finding(struct queue *q, const char *format, ...)
     (void)vsnprintf(a->last_words, sizeof a->last_words, format, args); /* may be cut */
     va_end(args);
     a->findings++;
+    a->last_is_damage = false;
     a->last_finding = clock_wall();
     log_warning("audit: %s", a->last_words);
 }
@@ -151,6 +152,7 @@ void auditor_tell_damage(struct queue *q, struct msg_id id, const char *why)
     finding(q, "%s: it can't be read or changed on disk, and waits for `%s': %s", text,
             spool_has_others(q->spool) ? "sluice cluster check --repair" : "sluice spool repair",
             why);
+    q->auditor.last_is_damage = true;
 }
 
 /* Counts a repair, and makes the queue process read due mail from the spool at once. */

@@ -45,6 +45,7 @@ struct auditor {
     uint64_t rounds, findings, repaired; /* counts since the start */
     struct wall last_round, last_finding;
     char last_words[AUDIT_WORDS_MAX]; /* text of the last finding */
+    bool last_is_damage;              /* the last finding is damage on disk, no fault of ours */
 };
 
 void auditor_init(struct auditor *a);
