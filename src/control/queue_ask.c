@@ -27,6 +27,7 @@
 #include "nexthop.h"
 #include "operation.h"
 #include "queue.h"
+#include "queue_damage.h"
 #include "queue_measures.h"
 #include "queue_nodes.h"
 #include "queue_overview.h"
@@ -143,6 +144,12 @@ static bool change_fits(enum change change, enum spool_state state, bool is_name
         return state == SPOOL_INCOMING || state == SPOOL_DEFERRED;
     }
     UNREACHABLE("all changes are above");
+}
+
+/* Does the change have an effect only if the message can be read and changed? */
+static bool needs_sound_rows(enum change change)
+{
+    return change != CHANGE_HOLD && change != CHANGE_DELETE;
 }
 
 /* Appends the messages that an element of "ids" names. */
@@ -537,6 +544,12 @@ static int change_read(struct queue *q, struct change_page *page, struct msg_id 
     if (found != 0 && !(damaged && change == CHANGE_DELETE)) {
         if (is_own) {
             add_error(page->errors, text, spool_error(q->spool));
+        }
+        return 0;
+    }
+    if (is_own && needs_sound_rows(change) && damage_is_hidden(&q->damage, id)) {
+        if (is_named) {
+            add_unfit(page, text, "it is damaged on disk, and waits for a repair", "");
         }
         return 0;
     }

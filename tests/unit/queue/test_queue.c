@@ -3481,6 +3481,32 @@ static void told_nothing(void *context, const char *line)
     (void)line;
 }
 
+/* No operator is told that something was done with mail that waits for a repair. */
+static void damaged_mail_is_refused(void)
+{
+    static const char *const ops[] = {"requeue", "release", "expire", "flush"};
+    size_t damaged = 0;
+    json_t *a;
+
+    for (unsigned i = 0; i < MIXED_MESSAGES; i++) {
+        struct msg_id id;
+
+        assert_true(spool_id_parse(slice_string(mixed.ids[i]), &id));
+        if (!damage_is_hidden(&inside()->damage, id)) {
+            continue;
+        }
+        damaged++;
+        for (size_t op = 0; op < COUNT(ops); op++) {
+            a = ask(200, "{\"op\":\"%s\",\"ids\":[\"%s\"]}", ops[op], mixed.ids[i]);
+            assert_int_equal(json_array_size(json_object_get(a, "changed")), 0);
+            assert_int_equal(json_array_size(json_object_get(a, "errors")), 1);
+        }
+    }
+    assert_true(damaged > 0);
+    a = json_array_get(json_object_get(ask(200, "{\"op\":\"overview\"}"), "problems"), 0);
+    assert_string_equal(text(a, "problem"), "damage");
+}
+
 static void results_that_rest_are_stored_after_a_repair(void **state)
 {
     struct spool_repaired repaired;
@@ -3494,6 +3520,7 @@ static void results_that_rest_are_stored_after_a_repair(void **state)
     role_up(MIXED_CONF);
     pass_time(HOUR_US);
     mixed_deliver();
+    damaged_mail_is_refused();
     role_down();
     assert_return_code(access(path, R_OK), 0);
     assert_true(logged("results could not be stored: they are kept in"));
