@@ -97,7 +97,7 @@ class Pages(Case):
     def test_each_page_shows_what_it_is_for(self):
         daemon = self.with_mail()
         page = self.open(daemon)
-        page.wait_text("does not take mail")
+        page.wait_text("does not accept mail")
         page.wait_text("is on hold")
         page.wait("document.querySelectorAll('.tiles li').length == 7")
         page.wait_text("smtp/" + self.slow.nexthop)
