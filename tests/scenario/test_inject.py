@@ -693,7 +693,7 @@ class Tokens(Case):
             self.assertRegex(result.stderr + result.stdout, error)
         refused("tokens would cross the network in clear; expected https://", listen="http://192.0.2.1:8025")
         refused("no certificate for it: set tls_cert", listen="https://127.0.0.1:8025")
-        refused("nothing says who may send mail there: set api_tokens", listen="http://127.0.0.1:8025", api_tokens="")
+        refused("no setting names who may send mail there: set api_tokens", listen="http://127.0.0.1:8025", api_tokens="")
         os.chmod(path, 0o640 | 0o004)
         d.write_config(listen="http://127.0.0.1:%d" % self.port, api_tokens=path)
         refused("api_tokens: .*tokens has mode 0644, so that others can read it")

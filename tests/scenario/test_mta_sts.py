@@ -270,7 +270,7 @@ class Changes(policies.Case):
         self.sent(d, "b1@one.test", "new.test")
         self.publish("one.test", reply("no", status="500 Internal Server Error"), id="2")
         self.still_holds(d)
-        self.assertIn("the status is 500, not 200; the one of before holds", d.log())
+        self.assertIn("the status is 500, not 200; the previous one holds", d.log())
 
     def test_a_policy_that_is_over_holds_no_longer(self):
         self.publish("one.test", policy("new.test", max_age=1000))

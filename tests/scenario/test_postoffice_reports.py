@@ -276,7 +276,7 @@ class Reports(sluice.TestCase):
         self.assertEqual(self.box.names("router"), [])
         kept, = self.box.names("postman")
         self.assertRegex(kept, r"^\d+:error-on-error$")
-        self.assertIn("the report is kept as postman/%s\n" % kept, self.d.log())
+        self.assertIn("it is kept as postman/%s\n" % kept, self.d.log())
 
     def test_a_bounce_of_a_bounce_goes_to_those_whom_the_form_names(self):
         self.bounce_of_a_bounce(form=FORM + "ADR Bcc: <nobody> (recipient of error-on-error reports)\n",
@@ -388,7 +388,7 @@ class Reports(sluice.TestCase):
         # A line for u4 and u5 was never written; its sender wanted one for u4.
         self.assertEqual(report.told(), {"u1@x": "failed", "u2@x": "failed", "u4@x": "failed"})
         self.assertIn("no such user\n", report.listing)
-        self.assertIn("what was said of it is lost\n", report.listing)
+        self.assertIn("the reason is lost\n", report.listing)
 
     def test_a_kill_at_any_moment_costs_no_report(self):
         self.office(start=False)

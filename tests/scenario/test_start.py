@@ -90,7 +90,7 @@ class CheckedBefore(sluice.TestCase):
              r"conf:\d+:\d+: (error: )?smtp_tls_security_level: DANE needs the trust anchor in dnssec_trust_anchor_file = \S+missing: No such file"),
             (dict(relay_tls_security_level="dane-only", dnssec_trust_anchor_file="file"), r"DANE needs .*file: no DS or DNSKEY record is in it"),
             (dict(smtp_tls_security_level="dane", dnssec_trust_anchor_file="noise"), r"DANE needs .*noise: line 1: expected a DS or DNSKEY record"),
-            (dict(smtpd_tls_security_level="encrypt"), "behind TLS only, and there is none: set tls_cert"),
+            (dict(smtpd_tls_security_level="encrypt"), "with TLS only, and there is none: set tls_cert"),
         )
         for parameters, want in cases:
             with self.subTest(parameters):
