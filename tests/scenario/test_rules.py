@@ -283,10 +283,10 @@ class Callouts(Rules):
 
     def test_a_peer_in_trouble_defers(self):
         later = "450 4.1.1 <user@store.test>: Recipient address rejected: unverified address, try again later"
-        for replies, why in ((dict(greeting="554 5.7.1 go away"), "it said: 554 5.7.1 go away"),
+        for replies, why in ((dict(greeting="554 5.7.1 go away"), "it replied: 554 5.7.1 go away"),
                              (dict(greeting="drop"), "it has closed the connection"),
                              (dict(greeting="rubbish"), "it speaks no SMTP"),
-                             (dict(mail="451 4.3.0 not now"), "it said: 451 4.3.0 not now"),
+                             (dict(mail="451 4.3.0 not now"), "it replied: 451 4.3.0 not now"),
                              (dict(rcpt="drop"), "it has closed the connection")):
             store = self.store(**replies)
             d = self.gateway(store)
