@@ -80,6 +80,7 @@ static const struct {
     {"SELECT seq, parts FROM arrival", "nR"},
     {"DELETE FROM arrival", ""},
     {"INSERT INTO arrival", ""},
+    {"WITH gone AS (DELETE FROM arrival", ""},
     {"SELECT id, p FROM", "IP"},
     {"SELECT from_node, n", "PIC"},
     {"SELECT n, to_node", "IPC"},
