@@ -124,7 +124,6 @@ nobody@some.test      error:no such user here
         self.table(d, "moved.test smtp:{after}\n")
         d.offset = 0
         d.start()
-        d.move_clock(310)
         self.eventually(lambda: self.arrived() == {"after": ["x@moved.test"]})
 
     def test_a_bad_table_is_refused_and_the_old_one_stays(self):
