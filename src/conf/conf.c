@@ -1208,13 +1208,24 @@ static void check_filtered(struct loader *l, const char *url, const struct liste
     }
 }
 
+/* Refuses a list of networks that holds all addresses, with what anyone `could` do then. */
+static void refuse_everybody(struct loader *l, const char *list, const char *url, const char *could)
+{
+    char text[PROBLEM_TEXT_MAX];
+
+    (void)snprintf(text, sizeof text,
+                   "holds all addresses or a large part of them, and %s is open to other machines: "
+                   "anyone could %s; set allow_open_relay = yes if that is meant",
+                   url, could); /* or is cut */
+    combination(l, CONF_ERROR, list, text);
+}
+
 /* Refuses an open relay, which is found and abused within hours. A peer that may send the header of
  * a proxy may take any address. */
 static void check_open_relay(struct loader *l)
 {
     const struct conf *c = l->conf;
     struct listen_options options;
-    char text[PROBLEM_TEXT_MAX];
     const char *url;
 
     for (size_t at = 0; !c->allow_open_relay && listen_next(&c->listen, &at, &url, &options);) {
@@ -1224,22 +1235,13 @@ static void check_open_relay(struct loader *l)
             continue;
         }
         if (is_open(&address, &options) && is_everybody(&c->relay_networks)) {
-            (void)snprintf(text, sizeof text,
-                           "holds all addresses or a large part of them, and %s is open to other "
-                           "machines: anyone could send any mail; set allow_open_relay = yes if "
-                           "that is meant",
-                           url); /* or is cut */
-            combination(l, CONF_ERROR, "relay_networks", text);
+            refuse_everybody(l, "relay_networks", url, "send any mail");
             return;
         }
         if (options.proxy && !is_local_address(&address) &&
             is_everybody(&c->smtpd_upstream_proxy_networks)) {
-            (void)snprintf(text, sizeof text,
-                           "holds all addresses or a large part of them, and %s is open to other "
-                           "machines: anyone could take the address of a client that may relay; "
-                           "set allow_open_relay = yes if that is meant",
-                           url); /* or is cut */
-            combination(l, CONF_ERROR, "smtpd_upstream_proxy_networks", text);
+            refuse_everybody(l, "smtpd_upstream_proxy_networks", url,
+                             "take the address of a client that may relay");
             return;
         }
     }
