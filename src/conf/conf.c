@@ -1208,7 +1208,7 @@ static void check_filtered(struct loader *l, const char *url, const struct liste
     }
 }
 
-/* Refuses a list of networks that holds all addresses, with what anyone `could` do then. */
+/* Refuses a list of networks that holds all addresses. `could`: what a client could do with it. */
 static void refuse_everybody(struct loader *l, const char *list, const char *url, const char *could)
 {
     char text[PROBLEM_TEXT_MAX];
